@@ -1,0 +1,3 @@
+"""The version of the package; also read, as text, by the build."""
+
+__version__ = "0.1.0"
