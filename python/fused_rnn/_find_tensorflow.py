@@ -19,6 +19,9 @@ import sys
 import sysconfig
 
 SUPPORTED = ("2.19", "2.20", "2.21")
+SUPPORTED_RANGE = ">=2.19,<2.22"
+# What to compile for: "none", a minor version such as "2.20", or a folder that
+# holds TensorFlow. Empty: the first supported one that is found.
 VARIABLE = "FUSED_RNN_TENSORFLOW"
 
 _VERSION_HEADER = "include/tensorflow/core/public/version.h"
@@ -101,33 +104,77 @@ def site_folders() -> list[str]:
     return list(dict.fromkeys(folders))
 
 
-def find() -> TensorFlow | None:
-    """The TensorFlow of this interpreter's environment, else of sys.path."""
-    for folder in [*site_folders(), *sys.path]:
-        found = at(folder or ".")
-        if found:
-            return found
-    return None
+def found_in(folders: list[str]) -> list[TensorFlow]:
+    """Every TensorFlow in these folders, in their order."""
+    candidates = [at(folder or ".") for folder in folders]
+    return [found for found in candidates if found]
+
+
+class NotFound(Exception):
+    """No TensorFlow fits the setting.
+
+    `range` is the version range of one that would; None if no installed
+    version could mend it, because the setting itself is wrong.
+    """
+
+    def __init__(self, message: str, range: str | None):
+        super().__init__(message)
+        self.range = range
+
+
+def resolve(setting: str = "") -> TensorFlow | None:
+    """The TensorFlow to compile for; None if the ops are to be left out.
+
+    Args:
+      setting: the value of FUSED_RNN_TENSORFLOW.
+
+    Raises:
+      NotFound: the message says what was looked for and what to do.
+    """
+    if setting == "none":
+        return None
+    wanted, range, folders = SUPPORTED, SUPPORTED_RANGE, None
+    if minor(setting) in SUPPORTED:
+        wanted, range = (minor(setting),), f"=={minor(setting)}.*"
+    elif setting:
+        folders = [setting]
+    found = found_in(folders or [*site_folders(), *sys.path])
+    for candidate in found:
+        if candidate.minor in wanted:
+            return candidate
+    if folders and not found:
+        raise NotFound(
+            f"{VARIABLE}={setting} names neither a supported TensorFlow"
+            f" ({', '.join(SUPPORTED)}), nor a folder that holds one, nor"
+            " 'none'.",
+            None,
+        )
+    others = ", ".join(f"{other.version} in {other.path}" for other in found)
+    raise NotFound(
+        "fused_rnn is compiled against the headers of TensorFlow"
+        f" {' or '.join(wanted)}, and "
+        + (f"found only {others}." if found else "found none.")
+        + f" Install one first (pip install 'tensorflow-cpu{range}'), or set"
+        f" {VARIABLE} to the folder of one, or to 'none' to build only what"
+        " works on NumPy arrays.",
+        None if folders else range,
+    )
 
 
 def main() -> int:
-    setting = os.environ.get(VARIABLE, "")
-    found = at(setting) if os.path.isdir(setting) else find()
-    if not found:
-        print(
-            "TensorFlow's headers were not found in "
-            + (setting or ", ".join(site_folders()))
-            + f". Install tensorflow-cpu or tensorflow, or set {VARIABLE} to"
-            " the folder of an installed one.",
-            file=sys.stderr,
-        )
+    try:
+        found = resolve(os.environ.get(VARIABLE, ""))
+    except NotFound as error:
+        print(error, file=sys.stderr)
         return 1
-    print(found.path)
-    print(found.version)
+    if found:
+        print(found.path)
+        print(found.version)
     return 0
 
 
 if __name__ == "__main__":
-    # Run as a file, its folder heads sys.path and would shadow numpy.
+    # Run as a file, its folder heads sys.path; modules of ours may shadow
+    # others there.
     sys.path.pop(0)
     sys.exit(main())

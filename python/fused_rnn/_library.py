@@ -28,9 +28,12 @@ NO_TENSORFLOW = "FUSED_RNN_NO_TENSORFLOW"
 
 _FOLDER = pathlib.Path(__file__).resolve().parent
 _INSTALL_TENSORFLOW = (
-    "pip install 'tensorflow-cpu>="
-    f"{_find_tensorflow.SUPPORTED[0]},<={_find_tensorflow.SUPPORTED[-1]}.*'"
+    f"pip install 'tensorflow-cpu{_find_tensorflow.SUPPORTED_RANGE}'"
 )
+
+
+class LibraryError(ImportError):
+    """The ops cannot be loaded; the message says why and what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,13 +115,13 @@ def load():
     """Loads the library of ops, once, and returns the module of its ops.
 
     Raises:
-      ImportError: TensorFlow is not installed, the library was not built or
+      LibraryError: TensorFlow is not installed, the library was not built or
         was built for another TensorFlow or another fused_rnn, or FUSED_RNN_ISA
         names an instruction set that cannot be used. The message says what to
         do.
     """
     if not tensorflow_installed():
-        raise ImportError(
+        raise LibraryError(
             "fused_rnn needs TensorFlow for this, and it is not installed:"
             f" {_INSTALL_TENSORFLOW}. fused_rnn.numpy works without it."
         )
@@ -128,7 +131,7 @@ def load():
     try:
         return tf.load_op_library(str(library_path()))
     except (tf.errors.NotFoundError, OSError) as error:
-        raise ImportError(
+        raise LibraryError(
             f"TensorFlow {tf.__version__} cannot load {library_path()}, which"
             f" was built for TensorFlow {build_info().tensorflow}. Build it"
             f" again: {rebuild_command(tf.__version__)}\n{error}"
@@ -136,7 +139,7 @@ def load():
 
 
 def check(info: BuildInfo | None, running: str) -> None:
-    """Raises ImportError unless this build serves the running TensorFlow."""
+    """Raises LibraryError unless this build serves the running TensorFlow."""
     minor = _find_tensorflow.minor(running)
     supported = minor in _find_tensorflow.SUPPORTED
     if supported:
@@ -147,21 +150,21 @@ def check(info: BuildInfo | None, running: str) -> None:
             f" {_INSTALL_TENSORFLOW}"
         )
     if info is None:
-        raise ImportError(
+        raise LibraryError(
             f"fused_rnn was not built: there is no library in {_FOLDER}. {mend}"
         )
     if info.version != __version__:
-        raise ImportError(
+        raise LibraryError(
             f"The library in {_FOLDER} is stale: it was built for fused_rnn"
             f" {info.version}, and this is fused_rnn {__version__}. {mend}"
         )
     if not info.tensorflow:
-        raise ImportError(
+        raise LibraryError(
             "This build of fused_rnn has no TensorFlow ops: it was built with"
             f" {_find_tensorflow.VARIABLE}=none. {mend}"
         )
     if minor != _find_tensorflow.minor(info.tensorflow):
-        raise ImportError(
+        raise LibraryError(
             f"fused_rnn was built for TensorFlow {info.tensorflow} and does not"
             f" load into TensorFlow {running}. {mend}"
         )
