@@ -26,7 +26,7 @@ from fused_rnn._version import __version__
 
 NO_TENSORFLOW = "FUSED_RNN_NO_TENSORFLOW"
 
-_FOLDER = pathlib.Path(__file__).resolve().parent
+_FOLDER = pathlib.Path(__file__).absolute().parent
 _INSTALL_TENSORFLOW = (
     f"pip install 'tensorflow-cpu{_find_tensorflow.SUPPORTED_RANGE}'"
 )
@@ -211,7 +211,7 @@ def _installed_from() -> tuple[str | None, bool]:
         here = pathlib.Path(distribution.locate_file("fused_rnn"))
     # Another checkout may be on the path than the one that is installed, and
     # a checkout's own metadata has no record of files.
-    if here.resolve() != _FOLDER or not distribution.read_text("RECORD"):
+    if here.resolve() != _FOLDER.resolve() or not distribution.read_text("RECORD"):
         return None, False
     if url.scheme != "file":
         return "", False
