@@ -1,0 +1,97 @@
+"""What the tests share: element types, edge shapes, arguments, processes."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import ml_dtypes
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# name -> NumPy's type.
+DTYPES = {
+    "float64": np.dtype(np.float64),
+    "float32": np.dtype(np.float32),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+}
+
+# (B, I, H) of a cell by the edge that each one hits. The widest vector holds
+# 16 floats, the block of the micro-kernel 8 rows and 48 columns.
+CELL_SHAPES = {
+    "single": (1, 1, 1),
+    "serving": (1, 40, 64),
+    "few_rows": (3, 24, 32),
+    "vector_less_one": (8, 16, 15),
+    "vector_and_one": (8, 17, 17),
+    "row_block_and_one": (9, 8, 16),
+    "row_block_less_one": (7, 5, 48),
+    "primes": (13, 31, 53),
+    "deep": (2, 1031, 3),
+    "wide": (2, 3, 521),
+    "split": (67, 20, 40),
+    "no_batch": (0, 3, 4),
+    "no_inputs": (3, 0, 5),
+    "no_units": (3, 4, 0),
+    "nothing": (0, 0, 0),
+}
+
+
+CELL_INPUTS = ("x", "h_prev", "w_ru", "w_c", "b_ru", "b_c")
+CELL_OUTPUTS = ("r", "u", "c", "h")
+
+
+def cell_arguments(seed, batch, inputs, units, dtype) -> dict:
+    """The six inputs of the block cell, in order."""
+    rng = np.random.default_rng(seed)
+    rows = inputs + units
+    scale = max(rows, 1) ** -0.5  # Keeps the gates away from saturation.
+    return {
+        "x": draw(rng, (batch, inputs), dtype),
+        "h_prev": draw(rng, (batch, units), dtype),
+        "w_ru": draw(rng, (rows, 2 * units), dtype, scale),
+        "w_c": draw(rng, (rows, units), dtype, scale),
+        "b_ru": draw(rng, (2 * units,), dtype),
+        "b_c": draw(rng, (units,), dtype),
+    }
+
+
+def cell_gradients(seed, batch, units, dtype) -> dict:
+    """Incoming gradients of the block cell's four outputs."""
+    rng = np.random.default_rng(seed)
+    return {
+        f"d_{name}": draw(rng, (batch, units), dtype) for name in CELL_OUTPUTS
+    }
+
+
+def draw(rng, shape, dtype, scale=1.0) -> np.ndarray:
+    """Values that the element type holds exactly."""
+    return (scale * rng.standard_normal(shape)).astype(dtype)
+
+
+def run_python(code, *arguments, timeout=300, **environment) -> str:
+    """Runs code in a fresh interpreter that finds the package.
+
+    Returns what it printed; fails the test, with the output, if it failed. A
+    variable of None is removed from the environment.
+    """
+    variables = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    path = [str(ROOT / "python"), str(ROOT / "tests")]
+    variables["PYTHONPATH"] = os.pathsep.join(
+        path + [p for p in [variables.get("PYTHONPATH")] if p]
+    )
+    for name, value in environment.items():
+        variables.pop(name, None)
+        if value is not None:
+            variables[name] = str(value)
+    process = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        env=variables, capture_output=True, text=True, timeout=timeout,
+    )
+    assert process.returncode == 0, (
+        f"exit status {process.returncode}\n{process.stdout}{process.stderr}"
+    )
+    return process.stdout
