@@ -9,7 +9,9 @@ from fused_rnn import _library
 from fused_rnn._version import __version__
 
 # Each public name that needs TensorFlow, and the module that defines it.
-_TENSORFLOW_NAMES: dict[str, str] = {}
+_TENSORFLOW_NAMES: dict[str, str] = {
+    "GRUBlockCell": "layers",
+}
 
 __all__ = ["__version__", *_TENSORFLOW_NAMES]
 

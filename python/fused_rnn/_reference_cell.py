@@ -55,7 +55,7 @@ Reset after. c̄ depends on r and on h through r∘s:
 Both:
 
     d_x = d_z̄·K_zᵀ + d_r̄·K_rᵀ + d_c̄·K_cᵀ      d_K = xᵀ·[d_z̄ d_r̄ d_c̄]
-    d_R_z = hᵀ·d_z̄      d_R_r = hᵀ·d_r̄           d_b = Σ_batch [d_z̄ d_r̄ d_c̄]
+    d_R_z = hᵀ·d_z̄     d_R_r = hᵀ·d_r̄     d_b = Σ_batch [d_z̄ d_r̄ d_c̄]
 
 Recurrent dropout multiplies the h that enters a gate's product by a mask m of
 that gate: h∘m_z, h∘m_r, and h∘m_c (or r∘h∘m_c). By the first rule the mask
@@ -142,7 +142,9 @@ def gru_block_cell(x, h_prev, w_ru, w_c, b_ru, b_c):
     Returns:
       BlockCellOutput(r, u, c, h) in float64.
     """
-    x, h_prev, w_ru, w_c, b_ru, b_c = as_float64(x, h_prev, w_ru, w_c, b_ru, b_c)
+    x, h_prev, w_ru, w_c, b_ru, b_c = as_float64(
+        x, h_prev, w_ru, w_c, b_ru, b_c
+    )
     units = h_prev.shape[1]
     ru_bar = np.concatenate([x, h_prev], axis=1) @ w_ru + b_ru
     r = _sigmoid(ru_bar[:, :units])
@@ -164,7 +166,9 @@ def gru_block_cell_grad(
       A dict of float64 arrays: the gradient of each input under its name, and
       those before the activations, "c_bar" [B, H] and "r_bar_u_bar" [B, 2H].
     """
-    x, h_prev, w_ru, w_c, b_ru, b_c = as_float64(x, h_prev, w_ru, w_c, b_ru, b_c)
+    x, h_prev, w_ru, w_c, b_ru, b_c = as_float64(
+        x, h_prev, w_ru, w_c, b_ru, b_c
+    )
     d_r, d_u, d_c, d_h = as_float64(d_r, d_u, d_c, d_h)
     inputs = x.shape[1]
     r, u, c, _ = gru_block_cell(x, h_prev, w_ru, w_c, b_ru, b_c)
@@ -189,7 +193,7 @@ def gru_block_cell_grad(
 
 
 def _gates(a):
-    """Columns of the gates z, r, c in Keras' layout: [..., 3H] -> 3 x [..., H]."""
+    """The columns of the gates z, r, c in Keras' layout, 3 x [..., H]."""
     return np.split(a, 3, axis=-1)
 
 
@@ -287,7 +291,7 @@ def gru_cell_grad(
     """
     x, h_prev, kernel, recurrent_kernel, bias, mask, d_h, d_z, d_r, d_c = (
         as_float64(x, h_prev, kernel, recurrent_kernel, bias,
-                 recurrent_dropout_mask, d_h, d_z, d_r, d_c)
+                   recurrent_dropout_mask, d_h, d_z, d_r, d_c)
     )
     _, f_prime = ACTIVATIONS[recurrent_activation]
     _, g_prime = ACTIVATIONS[activation]

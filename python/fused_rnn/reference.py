@@ -131,8 +131,8 @@ def gru_grad(
       "s", each [B, T, H] in processing order, zero at masked steps.
     """
     x, h0, kernel, recurrent_kernel, bias, dropout, d_outputs, d_state = (
-        as_float64(x, h0, kernel, recurrent_kernel, bias, recurrent_dropout_mask,
-                 d_outputs, d_state)
+        as_float64(x, h0, kernel, recurrent_kernel, bias,
+                   recurrent_dropout_mask, d_outputs, d_state)
     )
     units = recurrent_kernel.shape[0]
     shape = x.shape[:2] + (units,)
