@@ -73,6 +73,7 @@ def extras():
         "test": [
             "cmake>=3.22",
             "hypothesis>=6.100",
+            "matplotlib>=3.8",
             "ninja",
             "pytest>=8",
             "setuptools>=77",
