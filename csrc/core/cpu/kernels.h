@@ -1,0 +1,136 @@
+// The table of leaf kernels that one instruction set provides. All arithmetic
+// on arrays goes through it; the time loops around it are plain C++.
+//
+// C is the compute type, its arrays are scratch whose rows are padded to whole
+// vectors. T is the storage type, its arrays are the caller's and never touched
+// beyond their width.
+#ifndef FUSED_RNN_CORE_CPU_KERNELS_H_
+#define FUSED_RNN_CORE_CPU_KERNELS_H_
+
+#include "core/gru.h"
+#include "core/types.h"
+
+namespace fused_rnn {
+
+// Bounds of a register block over all instruction sets.
+constexpr int kMaxRows = 8;
+constexpr int kMaxVectors = 12;
+
+// c[i, j] = init[i, j] + Σ_k a(i, k)·b[k, j] for one register block of `rows`
+// rows and `vectors` vectors: one chain of multiply-adds over ascending k for
+// each element, so its bits depend on neither the block's size nor its place.
+//   a(i, k) = a[i * a_row + k], or with interleaved rows a[k * rows + i]
+//   b[k, j] = b[k * b_k + j]        whole vectors are read
+//   init_row may be 0 (the same for all rows), init may be c
+template <class C>
+struct TileArgs {
+  const C* a;
+  Index a_row;
+  const C* b;
+  Index b_k;
+  Index k;
+  const C* init;
+  Index init_row;
+  C* c;
+  Index c_row;
+};
+template <class C>
+using TileKernel = void (*)(const TileArgs<C>&);
+
+// Which rows of the caller's [B, N] arrays a block works on: row i is batch row
+// position[i], or first + i without positions. valid[i] == 0 leaves row i
+// alone; null: all are valid.
+struct BlockRows {
+  Index count = 0;
+  Index first = 0;
+  const Index* position = nullptr;
+  const std::uint8_t* valid = nullptr;
+
+  Index batch(Index i) const { return position ? position[i] : first + i; }
+  bool skip(Index i) const { return valid && !valid[i]; }
+};
+
+// The elementwise part of a forward step. Pointers stand at the block's first
+// unit, scratch at its first row, the caller's arrays at batch row 0.
+template <class T>
+struct ForwardTile {
+  using C = Compute<T>;
+  BlockRows rows;
+  Index units;
+  GruOptions options;
+
+  Rows<C> gate[kGates];  // pre-activations; z is overwritten by its value
+                         // between the two stages of reset before
+  Rows<C> gh_c;          // reset after: the recurrent candidate
+  Rows<const C> h_prev;
+  Rows<C> h_next;
+  Rows<C> reset_h;  // reset before: r∘h_prev
+
+  Rows<T> output;  // data null: not wanted, like each of the reserve
+  Rows<T> reserve[kReserve];
+};
+
+// The elementwise part of a backward step, pointers as above.
+template <class T>
+struct BackwardTile {
+  using C = Compute<T>;
+  BlockRows rows;
+  Index units;
+  GruOptions options;
+
+  // d_h_t but for this step's own output gradients; in the second stage of
+  // reset before, the gradient of r∘h_prev.
+  Rows<const C> d;
+  Rows<C> carry;          // what reaches h_{t-1} besides the products
+  Rows<C> output_carry;   // gradients of outputs that repeated h_t; may be null
+  Rows<C> operand[kReserve];  // the gate gradients, for the next products
+
+  const T* const* h_prev;  // a pointer a row; null element: zeros
+  Rows<const T> reserve[kReserve];
+  Rows<const T> d_output;  // data null: zeros, like d_reserve
+  Rows<const T> d_reserve[kGates];
+  Rows<T> d_gates[kReserve];
+};
+
+template <class T>
+struct Kernels {
+  using C = Compute<T>;
+
+  int width;                      // elements of a vector of C
+  int block_rows;                 // rows of the best register block
+  int max_vectors[kMaxRows + 1];  // vectors of a block with so many rows
+  TileKernel<C> tile[kMaxRows + 1][kMaxVectors + 1];
+  TileKernel<C> tile_interleaved[kMaxRows + 1][kMaxVectors + 1];
+
+  // dst[k][j] = src(k, j) for j < n, zeros up to padded columns.
+  // Plain: src[k * src_row + j]; transposed: src[j * src_row + k].
+  void (*pack)(const T* src, Index src_row, Index k, Index n, C* dst,
+               Index padded);
+  void (*pack_transposed)(const T* src, Index src_row, Index k, Index n, C* dst,
+                          Index padded);
+  // dst[k * group + i] = src(row k)[i] for i < n, zeros up to group.
+  // Rows of scratch [dst.row], n wide and zero-padded to whole vectors.
+  void (*read_rows)(Rows<const T> src, const BlockRows&, Index n, Rows<C> dst);
+  void (*write_rows)(Rows<const C> src, const BlockRows&, Index n, Rows<T> dst);
+  // dst += src; dst = m∘src; dst += m∘src
+  void (*add_rows)(Rows<const T> src, const BlockRows&, Index n, Rows<C> dst);
+  void (*scale_rows)(Rows<const C> src, Rows<const T> m, const BlockRows&,
+                     Index n, Rows<C> dst);
+  void (*add_scaled_rows)(Rows<const C> src, Rows<const T> m, const BlockRows&,
+                          Index n, Rows<C> dst);
+
+  void (*forward_after)(const ForwardTile<T>&);
+  void (*forward_before_gates)(const ForwardTile<T>&);
+  void (*forward_before_candidate)(const ForwardTile<T>&);
+  void (*backward_after)(const BackwardTile<T>&);
+  void (*backward_before_candidate)(const BackwardTile<T>&);
+  void (*backward_before_reset)(const BackwardTile<T>&);
+};
+
+// The table of the instruction set in use (see isa.h).
+template <class T>
+const Kernels<T>& kernels();
+
+}  // namespace fused_rnn
+
+#endif  // FUSED_RNN_CORE_CPU_KERNELS_H_
