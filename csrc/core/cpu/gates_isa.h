@@ -66,7 +66,7 @@ void forward_after(const ForwardTile<T>& t) {
         const Vec<C> gh = load(gh_c + j);
         const Vec<C> c =
             activate(f.candidate, gru_candidate_after(load(gx_c + j), r, gh));
-        const Vec<C> h = gru_state(z, load(h_prev + j), c);
+        const Vec<C> h = gru_state(z, at.get(h_prev + j), c);
         store(h_next + j, h);
         put_if(at, output, j, h);
         put_if(at, keep_z, j, z);
@@ -85,17 +85,18 @@ void forward_before_gates(const ForwardTile<T>& t) {
     for (Index i = 0; i < t.rows.count; ++i) {
       if (t.rows.skip(i)) continue;
       const Index b = t.rows.batch(i);
-      C* gate_z = row_at(t.gate[kUpdate], i);
+      const C* gate_z = row_at(t.gate[kUpdate], i);
       const C* gate_r = row_at(t.gate[kReset], i);
       const C* h_prev = row_at(t.h_prev, i);
+      C* keep_next = row_at(t.h_next, i);
       C* reset_h = row_at(t.reset_h, i);
       T* keep_z = row_or_null(t.reserve[kUpdate], b);
       T* keep_r = row_or_null(t.reserve[kReset], b);
       span<C>(t.units, [&](Index j, auto at) __attribute__((always_inline)) {
         const Vec<C> z = activate(f.gate, load(gate_z + j));
         const Vec<C> r = activate(f.gate, load(gate_r + j));
-        store(gate_z + j, z);
-        store(reset_h + j, r * load(h_prev + j));
+        store(keep_next + j, z);
+        store(reset_h + j, r * at.get(h_prev + j));
         put_if(at, keep_z, j, z);
         put_if(at, keep_r, j, r);
       });
@@ -110,7 +111,6 @@ void forward_before_candidate(const ForwardTile<T>& t) {
     for (Index i = 0; i < t.rows.count; ++i) {
       if (t.rows.skip(i)) continue;
       const Index b = t.rows.batch(i);
-      const C* z_row = row_at(t.gate[kUpdate], i);
       const C* gate_c = row_at(t.gate[kCandidate], i);
       const C* h_prev = row_at(t.h_prev, i);
       C* h_next = row_at(t.h_next, i);
@@ -118,7 +118,7 @@ void forward_before_candidate(const ForwardTile<T>& t) {
       T* keep_c = row_or_null(t.reserve[kCandidate], b);
       span<C>(t.units, [&](Index j, auto at) __attribute__((always_inline)) {
         const Vec<C> c = activate(f.candidate, load(gate_c + j));
-        const Vec<C> h = gru_state(load(z_row + j), load(h_prev + j), c);
+        const Vec<C> h = gru_state(load(h_next + j), at.get(h_prev + j), c);
         store(h_next + j, h);
         put_if(at, output, j, h);
         put_if(at, keep_c, j, c);

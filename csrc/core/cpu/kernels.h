@@ -59,12 +59,11 @@ struct ForwardTile {
   Index units;
   GruOptions options;
 
-  Rows<C> gate[kGates];  // pre-activations; z is overwritten by its value
-                         // between the two stages of reset before
-  Rows<C> gh_c;          // reset after: the recurrent candidate
-  Rows<const C> h_prev;
-  Rows<C> h_next;
-  Rows<C> reset_h;  // reset before: r∘h_prev
+  Rows<const C> gate[kGates];  // pre-activations
+  Rows<const C> gh_c;    // reset after: the recurrent candidate
+  Rows<const C> h_prev;  // not padded: may be the caller's
+  Rows<C> h_next;        // holds z between the stages of reset before
+  Rows<C> reset_h;       // reset before: r∘h_prev
 
   Rows<T> output;  // data null: not wanted, like each of the reserve
   Rows<T> reserve[kReserve];

@@ -14,16 +14,19 @@ namespace {
 // of b, 16 leave 12.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int kAccumulators = 24;
+constexpr int kBlockRows = 8;
 #else
 constexpr int kAccumulators = 12;
+constexpr int kBlockRows = 4;
 #endif
+static_assert(kBlockRows <= kMaxRows);
 
 constexpr int max_vectors(int rows) {
   const int fit = kAccumulators / rows;
   return fit < kMaxVectors ? fit : kMaxVectors;
 }
 
-template <class C, int kRows, int kVectors, bool kPackedRows>
+template <class C, int kRows, int kVectors, bool kInterleaved>
 void tile(const TileArgs<C>& args) {
   constexpr int kW = kWidth<C>;
   Vec<C> sum[kRows][kVectors];
@@ -44,11 +47,11 @@ void tile(const TileArgs<C>& args) {
     for (int v = 0; v < kVectors; ++v) bv[v] = load(b + v * kW);
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      const Vec<C> av = splat<C>(kPackedRows ? a[i] : a[i * a_row]);
+      const Vec<C> av = splat<C>(kInterleaved ? a[i] : a[i * a_row]);
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(av, bv[v], sum[i][v]);
     }
-    a += kPackedRows ? kRows : 1;
+    a += kInterleaved ? kRows : 1;
     b += b_k;
   }
 
@@ -60,32 +63,28 @@ void tile(const TileArgs<C>& args) {
       store(c + i * args.c_row + v * kW, sum[i][v]);
 }
 
-template <class C, bool kPackedRows, int kRows, int kVectors>
+// Interleaved rows serve the big products only, whose panels are narrow.
+constexpr int kMaxInterleavedVectors = 3;
+
+template <class C, bool kInterleaved, int kRows, int kVectors>
 constexpr TileKernel<C> tile_if_fits() {
-  if constexpr (kVectors <= max_vectors(kRows))
-    return &tile<C, kRows, kVectors, kPackedRows>;
+  constexpr bool kFits =
+      kVectors > 0 && kVectors <= max_vectors(kRows) &&
+      (!kInterleaved || kVectors <= kMaxInterleavedVectors);
+  if constexpr (kFits)
+    return &tile<C, kRows, kVectors, kInterleaved>;
   else
     return nullptr;
 }
 
-template <class C, bool kPackedRows, int kRows>
-void fill_tile_row(TileKernel<C> (&row)[kMaxVectors + 1]) {
-  row[0] = nullptr;
-  row[1] = tile_if_fits<C, kPackedRows, kRows, 1>();
-  row[2] = tile_if_fits<C, kPackedRows, kRows, 2>();
-  row[3] = tile_if_fits<C, kPackedRows, kRows, 3>();
-  // Packed rows serve the big products only, whose panels are narrow.
-  if constexpr (!kPackedRows) {
-    row[4] = tile_if_fits<C, kPackedRows, kRows, 4>();
-    row[5] = tile_if_fits<C, kPackedRows, kRows, 5>();
-    row[6] = tile_if_fits<C, kPackedRows, kRows, 6>();
-    row[7] = tile_if_fits<C, kPackedRows, kRows, 7>();
-    row[8] = tile_if_fits<C, kPackedRows, kRows, 8>();
-    row[9] = tile_if_fits<C, kPackedRows, kRows, 9>();
-    row[10] = tile_if_fits<C, kPackedRows, kRows, 10>();
-    row[11] = tile_if_fits<C, kPackedRows, kRows, 11>();
-    row[12] = tile_if_fits<C, kPackedRows, kRows, 12>();
-  }
+template <class C, bool kInterleaved, int kRows = kMaxRows,
+          int kVectors = kMaxVectors>
+void fill_tiles(TileKernel<C> (&table)[kMaxRows + 1][kMaxVectors + 1]) {
+  table[kRows][kVectors] = tile_if_fits<C, kInterleaved, kRows, kVectors>();
+  if constexpr (kVectors > 0)
+    fill_tiles<C, kInterleaved, kRows, kVectors - 1>(table);
+  else if constexpr (kRows > 1)
+    fill_tiles<C, kInterleaved, kRows - 1, kMaxVectors>(table);
 }
 
 }  // namespace

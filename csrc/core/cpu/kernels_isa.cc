@@ -1,0 +1,52 @@
+// Compiled once for each instruction set, with FUSED_RNN_ISA_NAME naming it:
+// the leaf kernels and nothing else. A template or inline function that another
+// object also holds would be merged by the linker, and the widest instruction
+// set's copy might then serve every processor; so everything here lies in an
+// anonymous namespace and no header with code of its own is included.
+#include "core/cpu/gates_isa.h"
+#include "core/cpu/kernel_tables.h"
+#include "core/cpu/kernels.h"
+#include "core/cpu/rows_isa.h"
+#include "core/cpu/tile_isa.h"
+
+namespace fused_rnn {
+namespace FUSED_RNN_ISA_NAME {
+namespace {
+
+template <class T>
+void fill(Kernels<T>& table) {
+  using C = Compute<T>;
+  table.width = kWidth<C>;
+  table.block_rows = kBlockRows;
+  for (int rows = 1; rows <= kMaxRows; ++rows)
+    table.max_vectors[rows] = max_vectors(rows);
+  fill_tiles<C, false>(table.tile);
+  fill_tiles<C, true>(table.tile_interleaved);
+
+  table.pack = &pack<T>;
+  table.pack_transposed = &pack_transposed<T>;
+  table.read_rows = &read_rows<T>;
+  table.write_rows = &write_rows<T>;
+  table.add_rows = &add_rows<T>;
+  table.scale_rows = &scale_rows<T>;
+  table.add_scaled_rows = &add_scaled_rows<T>;
+
+  table.forward_after = &forward_after<T>;
+  table.forward_before_gates = &forward_before_gates<T>;
+  table.forward_before_candidate = &forward_before_candidate<T>;
+  table.backward_after = &backward_after<T>;
+  table.backward_before_candidate = &backward_before_candidate<T>;
+  table.backward_before_reset = &backward_before_reset<T>;
+}
+
+}  // namespace
+
+void fill_tables(KernelTables& tables) {
+  fill(tables.of_float);
+  fill(tables.of_double);
+  fill(tables.of_half);
+  fill(tables.of_bfloat16);
+}
+
+}  // namespace FUSED_RNN_ISA_NAME
+}  // namespace fused_rnn

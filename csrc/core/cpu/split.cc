@@ -1,0 +1,70 @@
+#include "core/cpu/split.h"
+
+#include <algorithm>
+
+#include "core/cpu/workspace.h"
+
+namespace fused_rnn {
+namespace {
+
+// Multiply-adds that take about as long as waking a thread (5 µs at some 50 a
+// nanosecond on one AVX-512 core, 3 times that to gain by it).
+constexpr Index kWorkWorthAThread = 750 * 1000;
+// The same for a barrier among running threads, 0.3 to 0.5 µs.
+constexpr Index kWorkWorthABarrier = 60 * 1000;
+
+}  // namespace
+
+Index panel_columns(Index columns, Index rows, int width, int block_rows,
+                    const int* max_vectors) {
+  const Index blocks = std::max<Index>(1, ceil_div(rows, block_rows));
+  const Index block = std::max<Index>(1, ceil_div(rows, blocks));
+  const Index vectors = std::max<Index>(1, ceil_div(columns, width));
+  const Index panels = ceil_div(vectors, max_vectors[block]);
+  return ceil_div(vectors, panels) * width;
+}
+
+Split choose_split(const SplitQuestion& q) {
+  Split split;
+  split.batch = q.batch;
+  split.units = q.units;
+  split.width = q.width;
+  const Index row_work = std::max<Index>(1, q.step_work);
+  const Index step_work = row_work * std::max<Index>(1, q.batch);
+  const Index work = step_work * std::max<Index>(1, q.steps);
+  const Index wanted = std::clamp<Index>(work / kWorkWorthAThread, 1,
+                                         std::max(1, q.threads));
+  const bool barrier_pays = step_work / wanted >= kWorkWorthABarrier;
+  // One step has no barrier worth speaking of, and its weights are packed once
+  // by whoever owns the columns.
+  if (q.steps > 1 && (q.batch >= wanted * q.block_rows || !barrier_pays)) {
+    split.by_rows = true;
+    split.parts = std::min(wanted, std::max<Index>(1, q.batch));
+  }
+  const Index rows = split.by_rows ? ceil_div(q.batch, split.parts) : q.batch;
+  Index columns = q.units;
+  if (!split.by_rows) {
+    const Index vectors = std::max<Index>(1, ceil_div(q.units, q.width));
+    split.parts = std::min(wanted, vectors);
+    columns = ceil_div(vectors, split.parts) * q.width;
+  }
+  split.panel_columns = panel_columns(columns, rows, q.width, q.block_rows,
+                                      q.max_vectors);
+  return split;
+}
+
+Slice Split::slice(Index part) const {
+  if (by_rows) {
+    // The first batch % parts slices have the extra row: just what dealing
+    // rows out in turn (RowOrder) gives them.
+    const Index extra = batch % parts;
+    return {part * (batch / parts) + std::min(part, extra),
+            batch / parts + (part < extra), 0, units};
+  }
+  const Index vectors = ceil_div(units, width);
+  const Index first = std::min(units, vectors * part / parts * width);
+  const Index end = std::min(units, vectors * (part + 1) / parts * width);
+  return {0, batch, first, end - first};
+}
+
+}  // namespace fused_rnn

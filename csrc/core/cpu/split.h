@@ -1,0 +1,51 @@
+// How the work of a recurrence is cut into parts: by rows of the batch while
+// there are rows (they are independent: no barrier in the whole sequence), else
+// by units (a barrier a step and product).
+#ifndef FUSED_RNN_CORE_CPU_SPLIT_H_
+#define FUSED_RNN_CORE_CPU_SPLIT_H_
+
+#include "core/types.h"
+
+namespace fused_rnn {
+
+struct Slice {
+  Index row = 0;  // first position in the batch
+  Index rows = 0;
+  Index unit = 0;
+  Index units = 0;
+};
+
+struct Split {
+  bool by_rows = false;
+  Index parts = 1;
+  Index batch = 0;
+  Index units = 0;
+  int width = 1;            // of a vector: slices start at whole ones
+  Index panel_columns = 1;  // of the recurrent products
+
+  Slice slice(Index part) const;
+};
+
+struct SplitQuestion {
+  int threads;
+  Index steps;
+  Index batch;
+  Index units;
+  // Multiply-adds of a row in one step: all products, and those that only
+  // follow one another (no input projection).
+  Index step_work;
+  int width;
+  int block_rows;
+  const int* max_vectors;  // of a register block with so many rows
+};
+
+Split choose_split(const SplitQuestion&);
+
+// Columns of a panel for products over `rows` rows at once: as many vectors as
+// the register block leaves room for, evenly spread over `columns`.
+Index panel_columns(Index columns, Index rows, int width, int block_rows,
+                    const int* max_vectors);
+
+}  // namespace fused_rnn
+
+#endif  // FUSED_RNN_CORE_CPU_SPLIT_H_
