@@ -156,7 +156,7 @@ void backward_blend(const BackwardTile<T>& t) {
       const T* d_output = row_or_null(t.d_output, b);
       C* output_carry = row_or_null(t.output_carry, i);
       C* carry = row_at(t.carry, i);
-      const T* h_prev = t.h_prev[i];
+      const T* h_prev = t.h_prev[i] ? t.h_prev[i] + t.unit : nullptr;
       const T* z_row = row_at(t.reserve[kUpdate], b);
       const T* r_row = kAfter ? row_at(t.reserve[kReset], b) : nullptr;
       const T* c_row = row_at(t.reserve[kCandidate], b);
@@ -215,7 +215,7 @@ void backward_before_reset(const BackwardTile<T>& t) {
       const Index b = t.rows.batch(i);
       const C* d = row_at(t.d, i);
       C* carry = row_at(t.carry, i);
-      const T* h_prev = t.h_prev[i];
+      const T* h_prev = t.h_prev[i] ? t.h_prev[i] + t.unit : nullptr;
       const T* r_row = row_at(t.reserve[kReset], b);
       const T* in_r = row_or_null(t.d_reserve[kReset], b);
       C* operand = row_at(t.operand[kReset], i);

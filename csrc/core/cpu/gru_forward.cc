@@ -60,6 +60,7 @@ class Forward {
 
   void plan();
   void layout(Workspace&);
+  void take_scratch(Workspace&, Scratch&) const;
   Scratch scratch(Index part) const;
   void prepare();
   void pack(Index part);
@@ -187,25 +188,16 @@ void Forward<T>::layout(Workspace& workspace) {
     for (auto& gates : dropped_)
       for (C*& rows : gates) rows = workspace.take<C>(batch * row_);
 
-  // Each part's own, one after another.
-  const Index rows = max_rows();
+  Scratch unused;
   Workspace own(nullptr);
-  own.take<C>(chunk_ * rows * kGates * gate_columns_);
-  own.take<Index>(chunk_ + 1);
-  own.take<C>(rows * split_.panel_columns);
-  own.take<C>(gathers_ ? chunk_ * rows * input_row_ : 0);
-  own.take<C>(std::max(args_.shape.inputs * kernel_columns_,
-                       units() * split_.panel_columns));
-  own.take<std::uint8_t>(rows);
+  take_scratch(own, unused);
   scratch_bytes_ = static_cast<Index>(own.bytes());
   scratch_base_ = workspace.take<char>(split_.parts * scratch_bytes_);
 }
 
 template <class T>
-typename Forward<T>::Scratch Forward<T>::scratch(Index part) const {
+void Forward<T>::take_scratch(Workspace& own, Scratch& s) const {
   const Index rows = max_rows();
-  Workspace own(scratch_base_ + part * scratch_bytes_);
-  Scratch s;
   s.gx = own.take<C>(chunk_ * rows * kGates * gate_columns_);
   s.first_row = own.take<Index>(chunk_ + 1);
   s.gh_c = own.take<C>(rows * split_.panel_columns);
@@ -213,6 +205,13 @@ typename Forward<T>::Scratch Forward<T>::scratch(Index part) const {
   s.panel = own.take<C>(std::max(args_.shape.inputs * kernel_columns_,
                                  units() * split_.panel_columns));
   s.valid = own.take<std::uint8_t>(rows);
+}
+
+template <class T>
+typename Forward<T>::Scratch Forward<T>::scratch(Index part) const {
+  Scratch s;
+  Workspace own(scratch_base_ + part * scratch_bytes_);
+  take_scratch(own, s);
   return s;
 }
 
@@ -243,15 +242,7 @@ void Forward<T>::prepare() {
 template <class T>
 void Forward<T>::pack(Index part) {
   const auto share = [&](Panels<T>& matrix, Index panel_columns) {
-    Slice slice = split_.slice(part);
-    if (split_.by_rows) {
-      const Index panels = ceil_div(units(), panel_columns);
-      slice.unit = panels * part / split_.parts * panel_columns;
-      slice.units =
-          std::min(units(),
-                   panels * (part + 1) / split_.parts * panel_columns) -
-          slice.unit;
-    }
+    const Slice slice = split_.share_of_panels(part, panel_columns);
     for_each_panel(slice.unit, slice.units, panel_columns,
                    [&](Index j, Index n) { matrix.pack(j, n); });
   };

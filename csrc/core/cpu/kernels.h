@@ -84,7 +84,8 @@ struct BackwardTile {
   Rows<C> output_carry;   // gradients of outputs that repeated h_t; may be null
   Rows<C> operand[kReserve];  // the gate gradients, for the next products
 
-  const T* const* h_prev;  // a pointer a row; null element: zeros
+  const T* const* h_prev;  // each row's h_{t-1}, at unit 0; null: zeros
+  Index unit;              // of the block's first unit
   Rows<const T> reserve[kReserve];
   Rows<const T> d_output;  // data null: zeros, like d_reserve
   Rows<const T> d_reserve[kGates];
@@ -107,8 +108,8 @@ struct Kernels {
                Index padded);
   void (*pack_transposed)(const T* src, Index src_row, Index k, Index n, C* dst,
                           Index padded);
-  // dst[k * group + i] = src(row k)[i] for i < n, zeros up to group.
-  // Rows of scratch [dst.row], n wide and zero-padded to whole vectors.
+  // Between the caller's rows and scratch rows, n wide; scratch is padded with
+  // zeros to a whole vector. src.data null: zeros.
   void (*read_rows)(Rows<const T> src, const BlockRows&, Index n, Rows<C> dst);
   void (*write_rows)(Rows<const C> src, const BlockRows&, Index n, Rows<T> dst);
   // dst += src; dst = m∘src; dst += m∘src

@@ -33,18 +33,18 @@ template <class C, int kHalf, int... kLane>
 [[gnu::always_inline]] inline void exchange_halves(
     Vec<C>& first, Vec<C>& second, std::integer_sequence<int, kLane...>) {
   constexpr int kW = kWidth<C>;
-  const Vec<C> a = first;
-  const Vec<C> b = second;
+  const typename Vec<C>::Raw a = first.raw;
+  const typename Vec<C>::Raw b = second.raw;
 #if defined(__clang__)
-  first = __builtin_shufflevector(
+  first.raw = __builtin_shufflevector(
       a, b, ((kLane & kHalf) ? kW + kLane - kHalf : kLane)...);
-  second = __builtin_shufflevector(
+  second.raw = __builtin_shufflevector(
       a, b, ((kLane & kHalf) ? kW + kLane : kLane + kHalf)...);
 #else
-  using Bits = typename Simd<C>::Bits;
-  first = __builtin_shuffle(
+  using Bits = typename Lanes<C>::Bits;
+  first.raw = __builtin_shuffle(
       a, b, Bits{((kLane & kHalf) ? kW + kLane - kHalf : kLane)...});
-  second = __builtin_shuffle(
+  second.raw = __builtin_shuffle(
       a, b, Bits{((kLane & kHalf) ? kW + kLane : kLane + kHalf)...});
 #endif
 }

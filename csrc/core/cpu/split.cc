@@ -67,4 +67,13 @@ Slice Split::slice(Index part) const {
   return {0, batch, first, end - first};
 }
 
+Slice Split::share_of_panels(Index part, Index panel_columns) const {
+  if (!by_rows) return slice(part);
+  const Index panels = ceil_div(units, panel_columns);
+  const Index first = panels * part / parts * panel_columns;
+  const Index end =
+      std::min(units, panels * (part + 1) / parts * panel_columns);
+  return {0, batch, first, end - first};
+}
+
 }  // namespace fused_rnn

@@ -1,0 +1,366 @@
+// The reverse time loop: what arrives at each state, and what the gates get.
+#include <algorithm>
+#include <cstring>
+
+#include "core/cpu/kernels.h"
+#include "core/cpu/panels.h"
+#include "core/cpu/row_order.h"
+#include "core/cpu/split.h"
+#include "core/cpu/workspace.h"
+#include "core/gru.h"
+#include "core/parallel.h"
+
+namespace fused_rnn {
+namespace {
+
+template <class T>
+class Backward {
+ public:
+  using C = Compute<T>;
+
+  Backward(const GruBackward<T>& args, const Threads& threads, void* base)
+      : args_(args), threads_(threads), kernels_(kernels<T>()) {
+    plan();
+    Workspace workspace(base);
+    layout(workspace);
+    bytes_ = workspace.bytes();
+  }
+
+  std::size_t bytes() const { return bytes_; }
+  void run();
+
+ private:
+  // What a part has to itself.
+  struct Scratch {
+    C* d = nullptr;        // [rows][panel columns]
+    C* product = nullptr;  // the same, of one gate; with dropout
+    C* panel = nullptr;    // a streamed panel
+    const T** h_prev = nullptr;
+    std::uint8_t* valid = nullptr;
+  };
+
+  Index steps() const { return args_.shape.steps; }
+  Index units() const { return args_.shape.units; }
+  bool after() const { return args_.options.reset_after; }
+  bool dropout() const { return static_cast<bool>(args_.recurrent_dropout[0]); }
+  Index max_rows() const {
+    return split_.by_rows ? ceil_div(args_.shape.batch, split_.parts)
+                          : args_.shape.batch;
+  }
+  // Which gate gradient the product with R_gᵀ reads.
+  int operand_of(int gate) const {
+    return gate == kCandidate && after() ? kRecurrentCandidate : gate;
+  }
+  bool has_operand(int g) const {
+    return after() ? g != kCandidate : g != kRecurrentCandidate;
+  }
+
+  void plan();
+  void layout(Workspace&);
+  void take_scratch(Workspace&, Scratch&) const;
+  Scratch scratch(Index part) const;
+  void prepare();
+  void pack(Index part);
+  void find_h_prev(const Scratch&, const Slice&, Index t, Index active) const;
+  void products(const Scratch&, const Slice&, Index t, int first_gate,
+                int end_gate, Index j, Index n, Index rows);
+  void arrive(const Scratch&, const Slice&, Index t, Index j, Index n);
+  void step(const Scratch&, const Slice&, Index t, int stage);
+  void pass_masked_panel(const Scratch&, const Slice&, Index t, Index active,
+                         Index j, Index n);
+  void pass_masked(const Slice&, Index t, Index active,
+                   const std::uint8_t* valid);
+  void finish(const Scratch&, const Slice&);
+
+  Rows<C> rows_of(C* rows, const Slice& slice, Index unit) const {
+    return {rows + slice.row * row_ + unit, row_};
+  }
+  static Rows<const T> step_of(const Sequence<const T>& s, Index t, Index j) {
+    return s ? Rows<const T>{s.at(t, 0) + j, s.row} : Rows<const T>{};
+  }
+
+  const GruBackward<T>& args_;
+  const Threads& threads_;
+  const Kernels<T>& kernels_;
+  std::size_t bytes_ = 0;
+
+  Split split_;
+  Index row_ = 0;
+  RowOrder order_;
+  Panels<T> recurrent_[kGates];  // transposed
+  C* carry_ = nullptr;
+  C* output_carry_ = nullptr;
+  C* operand_[2][kReserve] = {};  // of the steps of either parity
+  C* zeros_ = nullptr;
+  char* scratch_base_ = nullptr;
+  Index scratch_bytes_ = 0;
+};
+
+template <class T>
+void Backward<T>::plan() {
+  split_ = choose_split({threads_.count, steps(), args_.shape.batch, units(),
+                         kGates * units() * units(), kernels_.width,
+                         kernels_.block_rows, kernels_.max_vectors});
+  row_ = scratch_row<C>(units(), kernels_.width);
+  const Packing packing =
+      steps() == 1 ? Packing::kStreamed : Packing::kPacked;
+  for (int g = 0; g < kGates; ++g)
+    recurrent_[g] = Panels<T>(args_.weights.recurrent[g], true, units(),
+                              units(), packing, kernels_);
+}
+
+template <class T>
+void Backward<T>::layout(Workspace& workspace) {
+  const Index batch = args_.shape.batch;
+  order_.take(workspace, args_.mask, args_.shape, split_);
+  for (Panels<T>& matrix : recurrent_) matrix.take(workspace);
+  carry_ = workspace.take<C>(batch * row_);
+  if (order_.masked() && args_.d_outputs && !args_.options.zero_output_for_mask)
+    output_carry_ = workspace.take<C>(batch * row_);
+  for (auto& gates : operand_)
+    for (int g = 0; g < kReserve; ++g)
+      if (has_operand(g)) gates[g] = workspace.take<C>(batch * row_);
+  zeros_ = workspace.take<C>(split_.panel_columns);
+
+  Scratch unused;
+  Workspace own(nullptr);
+  take_scratch(own, unused);
+  scratch_bytes_ = static_cast<Index>(own.bytes());
+  scratch_base_ = workspace.take<char>(split_.parts * scratch_bytes_);
+}
+
+template <class T>
+void Backward<T>::take_scratch(Workspace& own, Scratch& s) const {
+  const Index rows = max_rows();
+  s.d = own.take<C>(rows * split_.panel_columns);
+  s.product = own.take<C>(dropout() ? rows * split_.panel_columns : 0);
+  s.panel = own.take<C>(units() * split_.panel_columns);
+  s.h_prev = own.take<const T*>(rows);
+  s.valid = own.take<std::uint8_t>(rows);
+}
+
+template <class T>
+typename Backward<T>::Scratch Backward<T>::scratch(Index part) const {
+  Scratch s;
+  Workspace own(scratch_base_ + part * scratch_bytes_);
+  take_scratch(own, s);
+  return s;
+}
+
+template <class T>
+void Backward<T>::prepare() {
+  order_.build();
+  const Index batch = args_.shape.batch;
+  const Slice all{0, batch, 0, units()};
+  kernels_.read_rows(args_.d_state, order_.block(all, batch), units(),
+                     {carry_, row_});
+  std::fill(zeros_, zeros_ + split_.panel_columns, C(0));
+  if (output_carry_)
+    std::fill(output_carry_, output_carry_ + batch * row_, C(0));
+}
+
+// This part's share of all panels, or the panels of its own slice.
+template <class T>
+void Backward<T>::pack(Index part) {
+  const Slice slice = split_.share_of_panels(part, split_.panel_columns);
+  for (Panels<T>& matrix : recurrent_)
+    for_each_panel(slice.unit, slice.units, split_.panel_columns,
+                   [&](Index j, Index n) { matrix.pack(j, n); });
+}
+
+template <class T>
+void Backward<T>::find_h_prev(const Scratch& s, const Slice& slice, Index t,
+                              Index active) const {
+  for (Index i = 0; i < active; ++i) {
+    const Index b = order_.batch(slice.row + i);
+    const Index previous = order_.previous_valid(t, slice.row + i);
+    if (previous >= 0)
+      s.h_prev[i] = args_.outputs.at(previous, b);
+    else
+      s.h_prev[i] = args_.h0 ? args_.h0.data + b * args_.h0.row : nullptr;
+  }
+}
+
+// d += Σ_gates d_gate(t)·R_gᵀ for the first rows of the slice.
+template <class T>
+void Backward<T>::products(const Scratch& s, const Slice& slice, Index t,
+                           int first_gate, int end_gate, Index j, Index n,
+                           Index rows) {
+  const Rows<C> d{s.d, split_.panel_columns};
+  for (int g = first_gate; g < end_gate; ++g) {
+    const Rows<C> a = rows_of(operand_[t & 1][operand_of(g)], slice, 0);
+    const Panel<C> panel = recurrent_[g].panel(j, n, s.panel);
+    if (!dropout()) {
+      multiply(kernels_, rows, {a.data, a.row}, units(), panel,
+               {d.data, d.row}, d);
+      continue;
+    }
+    const Rows<C> product{s.product, d.row};
+    multiply(kernels_, rows, {a.data, a.row}, units(), panel, {zeros_, 0},
+             product);
+    kernels_.add_scaled_rows({product.data, product.row},
+                             {args_.recurrent_dropout[g].data + j,
+                              args_.recurrent_dropout[g].row},
+                             order_.block(slice, rows), n, d);
+  }
+}
+
+// d = what reaches h_t from the steps after it.
+template <class T>
+void Backward<T>::arrive(const Scratch& s, const Slice& slice, Index t, Index j,
+                         Index n) {
+  const Rows<C> carry = rows_of(carry_, slice, j);
+  const auto bytes = static_cast<std::size_t>(
+      round_up(n, kernels_.width) * static_cast<Index>(sizeof(C)));
+  for (Index i = 0; i < slice.rows; ++i)
+    std::memcpy(s.d + i * split_.panel_columns, carry.data + i * carry.row,
+                bytes);
+  if (t + 1 < steps())
+    products(s, slice, t + 1, kUpdate, after() ? kGates : kCandidate, j, n,
+             order_.active(slice, t + 1));
+}
+
+template <class T>
+void Backward<T>::step(const Scratch& s, const Slice& slice, Index t,
+                       int stage) {
+  const Index active = order_.active(slice, t);
+  const bool holes = order_.holes(slice, t, active, s.valid);
+  const std::uint8_t* valid = holes ? s.valid : nullptr;
+  find_h_prev(s, slice, t, active);
+
+  BackwardTile<T> tile;
+  tile.rows = order_.block(slice, active, valid);
+  tile.options = args_.options;
+  tile.h_prev = s.h_prev;
+  tile.d = {s.d, split_.panel_columns};
+  for_each_panel(
+      slice.unit, slice.units, split_.panel_columns, [&](Index j, Index n) {
+        tile.unit = j;
+        tile.units = n;
+        tile.carry = rows_of(carry_, slice, j);
+        if (output_carry_) tile.output_carry = rows_of(output_carry_, slice, j);
+        for (int g = 0; g < kReserve; ++g) {
+          if (has_operand(g))
+            tile.operand[g] = rows_of(operand_[t & 1][g], slice, j);
+          tile.reserve[g] = step_of(args_.reserve[g], t, j);
+          if (g < kGates) tile.d_reserve[g] = step_of(args_.d_reserve[g], t, j);
+          if (args_.d_gates[g])
+            tile.d_gates[g] = {args_.d_gates[g].at(t, 0) + j,
+                               args_.d_gates[g].row};
+        }
+        tile.d_output = step_of(args_.d_outputs, t, j);
+        if (stage == 0) {
+          arrive(s, slice, t, j, n);
+          after() ? kernels_.backward_after(tile)
+                  : kernels_.backward_before_candidate(tile);
+          if (holes) pass_masked_panel(s, slice, t, active, j, n);
+        } else {
+          std::fill(s.d, s.d + active * split_.panel_columns, C(0));
+          products(s, slice, t, kCandidate, kGates, j, n, active);
+          kernels_.backward_before_reset(tile);
+        }
+      });
+  if (stage == 0 && order_.masked()) pass_masked(slice, t, active, valid);
+}
+
+// Through a masked step the state's gradient passes, and no gate gets any.
+template <class T>
+void Backward<T>::pass_masked_panel(const Scratch& s, const Slice& slice,
+                                    Index t, Index active, Index j, Index n) {
+  const auto bytes = static_cast<std::size_t>(
+      round_up(n, kernels_.width) * static_cast<Index>(sizeof(C)));
+  for (Index i = 0; i < active; ++i) {
+    if (s.valid[i]) continue;
+    const Index at = (slice.row + i) * row_ + j;
+    std::memcpy(carry_ + at, s.d + i * split_.panel_columns, bytes);
+    for (C* operand : operand_[t & 1])
+      if (operand) std::memset(operand + at, 0, bytes);
+  }
+}
+
+template <class T>
+void Backward<T>::pass_masked(const Slice& slice, Index t, Index active,
+                              const std::uint8_t* valid) {
+  const auto bytes = static_cast<std::size_t>(slice.units) * sizeof(T);
+  for (Index i = valid ? 0 : active; i < slice.rows; ++i) {
+    if (i < active && valid[i]) continue;
+    const Index b = order_.batch(slice.row + i);
+    for (const Sequence<T>& d_gate : args_.d_gates)
+      if (d_gate)
+        std::memset(static_cast<void*>(d_gate.at(t, b) + slice.unit), 0, bytes);
+    if (!output_carry_) continue;
+    const Slice row{slice.row + i, 1, slice.unit, slice.units};
+    kernels_.add_rows(step_of(args_.d_outputs, t, slice.unit),
+                      order_.block(row, 1), slice.units,
+                      rows_of(output_carry_, row, slice.unit));
+  }
+}
+
+template <class T>
+void Backward<T>::finish(const Scratch& s, const Slice& slice) {
+  if (!args_.d_h0) return;
+  for_each_panel(
+      slice.unit, slice.units, split_.panel_columns, [&](Index j, Index n) {
+        arrive(s, slice, -1, j, n);
+        kernels_.write_rows({s.d, split_.panel_columns},
+                            order_.block(slice, slice.rows), n,
+                            {args_.d_h0.data + j, args_.d_h0.row});
+      });
+}
+
+template <class T>
+void Backward<T>::run() {
+  if (args_.shape.batch == 0 || units() == 0) return;
+  prepare();
+  if (split_.by_rows) {
+    run_phases(threads_, 2, split_.parts, [&](Index phase, Index part) {
+      if (phase == 0) return pack(part);
+      const Scratch s = scratch(part);
+      const Slice slice = split_.slice(part);
+      for (Index t = steps() - 1; t >= 0; --t) {
+        step(s, slice, t, 0);
+        if (!after()) step(s, slice, t, 1);
+      }
+      finish(s, slice);
+    });
+    return;
+  }
+  const Index stages = after() ? 1 : 2;
+  run_phases(threads_, stages * steps() + 1, split_.parts,
+             [&](Index phase, Index part) {
+               const Scratch s = scratch(part);
+               const Slice slice = split_.slice(part);
+               if (phase == 0) pack(part);
+               if (phase == stages * steps())
+                 finish(s, slice);
+               else
+                 step(s, slice, steps() - 1 - phase / stages,
+                      static_cast<int>(phase % stages));
+             });
+}
+
+}  // namespace
+
+template <class T>
+std::size_t workspace_bytes(const GruBackward<T>& args,
+                            const Threads& threads) {
+  return Backward<T>(args, threads, nullptr).bytes();
+}
+
+template <class T>
+void gru_backward(const GruBackward<T>& args, const Threads& threads,
+                  void* workspace) {
+  Backward<T>(args, threads, workspace).run();
+}
+
+#define FUSED_RNN_INSTANTIATE(T)                             \
+  template std::size_t workspace_bytes(const GruBackward<T>&, \
+                                       const Threads&);      \
+  template void gru_backward(const GruBackward<T>&, const Threads&, void*);
+FUSED_RNN_INSTANTIATE(float)
+FUSED_RNN_INSTANTIATE(double)
+FUSED_RNN_INSTANTIATE(Half)
+FUSED_RNN_INSTANTIATE(BFloat16)
+#undef FUSED_RNN_INSTANTIATE
+
+}  // namespace fused_rnn
