@@ -19,7 +19,7 @@ constexpr int kMaxVectors = 12;
 // c[i, j] = init[i, j] + Σ_k a(i, k)·b[k, j] for one register block of `rows`
 // rows and `vectors` vectors: one chain of multiply-adds over ascending k for
 // each element, so its bits depend on neither the block's size nor its place.
-//   a(i, k) = a[i * a_row + k], or with interleaved rows a[k * rows + i]
+//   a(i, k) = a[i * a_row + k], or of a transposed left side a[k * a_row + i]
 //   b[k, j] = b[k * b_k + j]        whole vectors are read
 //   init_row may be 0 (the same for all rows), init may be c
 template <class C>
@@ -100,7 +100,7 @@ struct Kernels {
   int block_rows;                 // rows of the best register block
   int max_vectors[kMaxRows + 1];  // vectors of a block with so many rows
   TileKernel<C> tile[kMaxRows + 1][kMaxVectors + 1];
-  TileKernel<C> tile_interleaved[kMaxRows + 1][kMaxVectors + 1];
+  TileKernel<C> tile_transposed[kMaxRows + 1][kMaxVectors + 1];
 
   // dst[k][j] = src(k, j) for j < n, zeros up to padded columns.
   // Plain: src[k * src_row + j]; transposed: src[j * src_row + k].

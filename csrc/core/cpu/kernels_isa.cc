@@ -21,7 +21,7 @@ void fill(Kernels<T>& table) {
   for (int rows = 1; rows <= kMaxRows; ++rows)
     table.max_vectors[rows] = max_vectors(rows);
   fill_tiles<C, false>(table.tile);
-  fill_tiles<C, true>(table.tile_interleaved);
+  fill_tiles<C, true>(table.tile_transposed);
 
   table.pack = &pack<T>;
   table.pack_transposed = &pack_transposed<T>;

@@ -26,7 +26,7 @@ constexpr int max_vectors(int rows) {
   return fit < kMaxVectors ? fit : kMaxVectors;
 }
 
-template <class C, int kRows, int kVectors, bool kInterleaved>
+template <class C, int kRows, int kVectors, bool kTransposed>
 void tile(const TileArgs<C>& args) {
   constexpr int kW = kWidth<C>;
   Vec<C> sum[kRows][kVectors];
@@ -47,11 +47,11 @@ void tile(const TileArgs<C>& args) {
     for (int v = 0; v < kVectors; ++v) bv[v] = load(b + v * kW);
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      const Vec<C> av = splat<C>(kInterleaved ? a[i] : a[i * a_row]);
+      const Vec<C> av = splat<C>(kTransposed ? a[i] : a[i * a_row]);
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(av, bv[v], sum[i][v]);
     }
-    a += kInterleaved ? kRows : 1;
+    a += kTransposed ? a_row : 1;
     b += b_k;
   }
 
@@ -63,28 +63,28 @@ void tile(const TileArgs<C>& args) {
       store(c + i * args.c_row + v * kW, sum[i][v]);
 }
 
-// Interleaved rows serve the big products only, whose panels are narrow.
-constexpr int kMaxInterleavedVectors = 3;
+// Transposed left sides come with the big products only: narrow panels.
+constexpr int kMaxTransposedVectors = 3;
 
-template <class C, bool kInterleaved, int kRows, int kVectors>
+template <class C, bool kTransposed, int kRows, int kVectors>
 constexpr TileKernel<C> tile_if_fits() {
   constexpr bool kFits =
       kVectors > 0 && kVectors <= max_vectors(kRows) &&
-      (!kInterleaved || kVectors <= kMaxInterleavedVectors);
+      (!kTransposed || kVectors <= kMaxTransposedVectors);
   if constexpr (kFits)
-    return &tile<C, kRows, kVectors, kInterleaved>;
+    return &tile<C, kRows, kVectors, kTransposed>;
   else
     return nullptr;
 }
 
-template <class C, bool kInterleaved, int kRows = kMaxRows,
+template <class C, bool kTransposed, int kRows = kMaxRows,
           int kVectors = kMaxVectors>
 void fill_tiles(TileKernel<C> (&table)[kMaxRows + 1][kMaxVectors + 1]) {
-  table[kRows][kVectors] = tile_if_fits<C, kInterleaved, kRows, kVectors>();
+  table[kRows][kVectors] = tile_if_fits<C, kTransposed, kRows, kVectors>();
   if constexpr (kVectors > 0)
-    fill_tiles<C, kInterleaved, kRows, kVectors - 1>(table);
+    fill_tiles<C, kTransposed, kRows, kVectors - 1>(table);
   else if constexpr (kRows > 1)
-    fill_tiles<C, kInterleaved, kRows - 1, kMaxVectors>(table);
+    fill_tiles<C, kTransposed, kRows - 1, kMaxVectors>(table);
 }
 
 }  // namespace

@@ -1,0 +1,218 @@
+// d_x = Σ_gates d_gate·kernelᵀ over all steps at once.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "core/cpu/kernels.h"
+#include "core/cpu/panels.h"
+#include "core/cpu/split.h"
+#include "core/cpu/workspace.h"
+#include "core/gru.h"
+#include "core/parallel.h"
+
+namespace fused_rnn {
+namespace {
+
+// Rows that share one pass over the weights: enough for the weights' way from
+// the L3 cache to be hidden by arithmetic, few enough to stay in L2.
+constexpr Index kBlock = 128;
+
+template <class T>
+class InputGradient {
+ public:
+  using C = Compute<T>;
+
+  InputGradient(const GruInputGradient<T>& args, const Threads& threads,
+                void* base)
+      : args_(args), threads_(threads), kernels_(kernels<T>()) {
+    plan();
+    Workspace workspace(base);
+    layout(workspace);
+    bytes_ = workspace.bytes();
+  }
+
+  std::size_t bytes() const { return bytes_; }
+  void run();
+
+ private:
+  struct Place {
+    Index t;
+    Index b;
+  };
+  struct Scratch {
+    Place* place = nullptr;  // [kBlock] the valid rows of a block
+    C* left[kGates] = {};    // [kBlock][row_], gathered
+    C* d_x = nullptr;        // [kBlock][panel columns]
+    C* panel = nullptr;
+  };
+
+  Index all_rows() const { return args_.shape.steps * args_.shape.batch; }
+  void plan();
+  void layout(Workspace&);
+  void take_scratch(Workspace&, Scratch&) const;
+  void run_block(const Scratch&, Index first, Index end, Index column,
+                 Index columns);
+  Index find_places(const Scratch&, Index first, Index end) const;
+  Rows<const C> left(const Scratch&, int gate, Index count) const;
+
+  const GruInputGradient<T>& args_;
+  const Threads& threads_;
+  const Kernels<T>& kernels_;
+  std::size_t bytes_ = 0;
+  Split split_;  // of rows of all steps, or of the inputs
+  Index block_ = 0;
+  Index row_ = 0;
+  bool one_stride_ = false;  // all rows of a gate's gradient are equally far
+  Panels<T> kernel_[kGates];  // transposed
+  C* zeros_ = nullptr;
+  char* scratch_base_ = nullptr;
+  Index scratch_bytes_ = 0;
+};
+
+template <class T>
+void InputGradient<T>::plan() {
+  const GruShape& shape = args_.shape;
+  split_ = choose_split({threads_.count, 1, all_rows(), shape.inputs,
+                         kGates * shape.units * shape.inputs, kernels_.width,
+                         kernels_.block_rows, kernels_.max_vectors});
+  // Rows are independent: split them as soon as each part gets a block.
+  if (all_rows() >= split_.parts * kBlock) split_.by_rows = true;
+  block_ = std::min(kBlock, std::max<Index>(1, all_rows()));
+  split_.panel_columns =
+      panel_columns(shape.inputs, block_, kernels_.width, kernels_.block_rows,
+                    kernels_.max_vectors);
+  row_ = scratch_row<C>(shape.units, kernels_.width);
+  const Packing packing =
+      all_rows() > kBlock ? Packing::kPacked : Packing::kStreamed;
+  one_stride_ = std::is_same<T, C>::value && !args_.mask.data;
+  for (int g = 0; g < kGates; ++g) {
+    kernel_[g] = Panels<T>(args_.weights.kernel[g], true, shape.units,
+                           shape.inputs, packing, kernels_);
+    const Sequence<const T>& d = args_.d_gates[g];
+    one_stride_ = one_stride_ && (shape.batch == 1 || shape.steps == 1 ||
+                                  d.step == shape.batch * d.row);
+  }
+}
+
+template <class T>
+void InputGradient<T>::layout(Workspace& workspace) {
+  for (Panels<T>& matrix : kernel_) matrix.take(workspace);
+  zeros_ = workspace.take<C>(split_.panel_columns);
+  Scratch unused;
+  Workspace own(nullptr);
+  take_scratch(own, unused);
+  scratch_bytes_ = static_cast<Index>(own.bytes());
+  scratch_base_ = workspace.take<char>(split_.parts * scratch_bytes_);
+}
+
+template <class T>
+void InputGradient<T>::take_scratch(Workspace& own, Scratch& s) const {
+  s.place = own.take<Place>(block_);
+  for (C*& left : s.left) left = own.take<C>(one_stride_ ? 0 : block_ * row_);
+  s.d_x = own.take<C>(block_ * split_.panel_columns);
+  s.panel = own.take<C>(args_.shape.units * split_.panel_columns);
+}
+
+// Lists the valid ones of some rows; masked rows get their zeros here.
+template <class T>
+Index InputGradient<T>::find_places(const Scratch& s, Index first,
+                                    Index end) const {
+  const Index batch = args_.shape.batch;
+  Index count = 0;
+  for (Index m = first; m < end; ++m) {
+    const Place place{m / batch, m % batch};
+    const Mask& mask = args_.mask;
+    if (!mask.data || mask.data[place.t * mask.step + place.b * mask.row])
+      s.place[count++] = place;
+    else
+      std::memset(static_cast<void*>(args_.d_x.at(place.t, place.b)), 0,
+                  static_cast<std::size_t>(args_.shape.inputs) * sizeof(T));
+  }
+  return count;
+}
+
+template <class T>
+Rows<const Compute<T>> InputGradient<T>::left(const Scratch& s, int gate,
+                                              Index count) const {
+  const Sequence<const T>& d = args_.d_gates[gate];
+  if constexpr (std::is_same<T, C>::value)
+    if (one_stride_)
+      return {d.at(s.place[0].t, s.place[0].b),
+              args_.shape.batch == 1 ? d.step : d.row};
+  for (Index i = 0; i < count; ++i)
+    kernels_.read_rows({d.at(s.place[i].t, s.place[i].b), 0}, BlockRows{1},
+                       args_.shape.units, {s.left[gate] + i * row_, row_});
+  return {s.left[gate], row_};
+}
+
+template <class T>
+void InputGradient<T>::run_block(const Scratch& s, Index first, Index end,
+                                 Index column, Index columns) {
+  const Index count = find_places(s, first, end);
+  if (count == 0) return;
+  Rows<const C> a[kGates];
+  for (int g = 0; g < kGates; ++g) a[g] = left(s, g, count);
+  const Rows<C> d_x{s.d_x, split_.panel_columns};
+  for_each_panel(column, columns, split_.panel_columns, [&](Index j, Index n) {
+    for (int g = 0; g < kGates; ++g) {
+      const Rows<const C> init =
+          g == 0 ? Rows<const C>{zeros_, 0} : Rows<const C>{d_x.data, d_x.row};
+      multiply(kernels_, count, a[g], args_.shape.units,
+               kernel_[g].panel(j, n, s.panel), init, d_x);
+    }
+    for (Index i = 0; i < count; ++i)
+      kernels_.write_rows({d_x.data + i * d_x.row, 0}, BlockRows{1}, n,
+                          {args_.d_x.at(s.place[i].t, s.place[i].b) + j, 0});
+  });
+}
+
+template <class T>
+void InputGradient<T>::run() {
+  const GruShape& shape = args_.shape;
+  if (all_rows() == 0 || shape.inputs == 0) return;
+  std::fill(zeros_, zeros_ + split_.panel_columns, C(0));
+  run_phases(threads_, 2, split_.parts, [&](Index phase, Index part) {
+    if (phase == 0) {
+      const Slice share =
+          split_.share_of_panels(part, split_.panel_columns);
+      for (Panels<T>& matrix : kernel_)
+        for_each_panel(share.unit, share.units, split_.panel_columns,
+                       [&](Index j, Index n) { matrix.pack(j, n); });
+      return;
+    }
+    Scratch s;
+    Workspace own(scratch_base_ + part * scratch_bytes_);
+    take_scratch(own, s);
+    const Slice slice = split_.slice(part);
+    const Index end = slice.row + slice.rows;
+    for (Index m = slice.row; m < end; m += block_)
+      run_block(s, m, std::min(m + block_, end), slice.unit, slice.units);
+  });
+}
+
+}  // namespace
+
+template <class T>
+std::size_t workspace_bytes(const GruInputGradient<T>& args,
+                            const Threads& threads) {
+  return InputGradient<T>(args, threads, nullptr).bytes();
+}
+
+template <class T>
+void gru_input_gradient(const GruInputGradient<T>& args,
+                        const Threads& threads, void* workspace) {
+  InputGradient<T>(args, threads, workspace).run();
+}
+
+#define FUSED_RNN_INSTANTIATE(T)                                      \
+  template std::size_t workspace_bytes(const GruInputGradient<T>&,    \
+                                       const Threads&);               \
+  template void gru_input_gradient(const GruInputGradient<T>&,        \
+                                   const Threads&, void*);
+FUSED_RNN_INSTANTIATE(float)
+FUSED_RNN_INSTANTIATE(double)
+FUSED_RNN_INSTANTIATE(Half)
+FUSED_RNN_INSTANTIATE(BFloat16)
+#undef FUSED_RNN_INSTANTIATE
+
+}  // namespace fused_rnn

@@ -1,0 +1,348 @@
+// The gradients of weights and biases: sums over all valid rows of all steps,
+// in row order, one chain a sum.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "core/cpu/kernels.h"
+#include "core/cpu/panels.h"
+#include "core/cpu/split.h"
+#include "core/cpu/workspace.h"
+#include "core/gru.h"
+#include "core/parallel.h"
+
+namespace fused_rnn {
+namespace {
+
+// Rows summed in registers before a sum goes back to memory: a panel of three
+// vectors so deep is 48 KB with AVX-512, about the L1 cache.
+constexpr Index kDepth = 256;
+
+// Rows an odd number of cache lines apart fall into all sets of a cache.
+template <class C>
+Index odd_row(Index n) {
+  const Index line = 64 / static_cast<Index>(sizeof(C));
+  return (ceil_div(n, line) | 1) * line;
+}
+
+template <class T>
+class WeightGradient {
+ public:
+  using C = Compute<T>;
+
+  WeightGradient(const GruWeightGradient<T>& args, const Threads& threads,
+                 void* base)
+      : args_(args), threads_(threads), kernels_(kernels<T>()) {
+    plan();
+    Workspace workspace(base);
+    layout(workspace);
+    bytes_ = workspace.bytes();
+  }
+
+  std::size_t bytes() const { return bytes_; }
+  void run();
+
+ private:
+  struct Place {
+    Index t;
+    Index b;
+    const T* h_prev;  // null: zeros
+  };
+  // One matrix to be summed: its rows are inputs or units, its columns a
+  // gate's units. Sums may be the caller's array or scratch.
+  struct Sum {
+    Rows<T> result;
+    Index rows = 0;
+    Rows<C> sum;
+  };
+  struct Scratch {
+    Place* place = nullptr;      // [kDepth]
+    C* inputs = nullptr;         // [kDepth][input_row_]
+    C* h_prev = nullptr;         // [kDepth][unit_row_]
+    C* scaled = nullptr;         // the same, times r or a dropout mask
+    C* d_gate[kReserve] = {};    // [kDepth][gate_row_]
+  };
+
+  Index units() const { return args_.shape.units; }
+  Index all_rows() const { return args_.shape.steps * args_.shape.batch; }
+  bool after() const { return args_.options.reset_after; }
+  bool dropout() const { return static_cast<bool>(args_.recurrent_dropout[0]); }
+  int recurrent_gate(int gate) const {
+    return gate == kCandidate && after() ? kRecurrentCandidate : gate;
+  }
+
+  void plan();
+  void layout(Workspace&);
+  void take_sum(Workspace&, Sum&, Rows<T> result, Index rows);
+  void take_scratch(Workspace&, Scratch&) const;
+  bool valid(Index t, Index b) const {
+    const Mask& mask = args_.mask;
+    return !mask.data || mask.data[t * mask.step + b * mask.row];
+  }
+  const T* h_prev(Index t, Index b) const;
+  void run_part(Index part);
+  void gather(const Scratch&, Index count, const Slice&);
+  Rows<const C> recurrent_left(const Scratch&, int gate, Index count);
+  void add(const Sum&, Rows<const C> left, Rows<const C> right, Index count,
+           const Slice&, bool first);
+  void write(const Sum&, const Slice&);
+  template <class Body>
+  void for_each_sum(Body body) {
+    for (int g = 0; g < kGates; ++g) {
+      body(kernel_[g]);
+      body(recurrent_[g]);
+      body(bias_[g]);
+      body(recurrent_bias_[g]);
+    }
+  }
+
+  const GruWeightGradient<T>& args_;
+  const Threads& threads_;
+  const Kernels<T>& kernels_;
+  std::size_t bytes_ = 0;
+  Split split_;  // of the units
+  Index depth_ = 0;
+  Index input_row_ = 0;
+  Index unit_row_ = 0;
+  Index gate_row_ = 0;
+  Sum kernel_[kGates];
+  Sum recurrent_[kGates];
+  Sum bias_[kGates];
+  Sum recurrent_bias_[kGates];
+  C* zeros_ = nullptr;  // [kDepth]
+  C* one_ = nullptr;
+  char* scratch_base_ = nullptr;
+  Index scratch_bytes_ = 0;
+};
+
+template <class T>
+void WeightGradient<T>::plan() {
+  const GruShape& shape = args_.shape;
+  split_ = choose_split({threads_.count, 1, all_rows(), units(),
+                         kGates * units() * (shape.inputs + units()),
+                         kernels_.width, kernels_.block_rows,
+                         kernels_.max_vectors});
+  Index own = 0;
+  for (Index p = 0; p < split_.parts; ++p)
+    own = std::max(own, split_.slice(p).units);
+  split_.panel_columns =
+      panel_columns(own, kernels_.block_rows, kernels_.width,
+                    kernels_.block_rows, kernels_.max_vectors);
+  depth_ = std::min(kDepth, std::max<Index>(1, all_rows()));
+  input_row_ = odd_row<C>(shape.inputs);
+  unit_row_ = odd_row<C>(units());
+  gate_row_ = odd_row<C>(own);
+}
+
+template <class T>
+void WeightGradient<T>::take_sum(Workspace& workspace, Sum& sum, Rows<T> result,
+                                 Index rows) {
+  sum.result = result;
+  sum.rows = rows;
+  if (!result) return;
+  if constexpr (std::is_same<T, C>::value) {
+    // Whole vectors fit into the caller's rows: sum there.
+    if (units() % kernels_.width == 0) {
+      sum.sum = result;
+      return;
+    }
+  }
+  const Index row = round_up(units(), kernels_.width);
+  sum.sum = {workspace.take<C>(rows * row), row};
+}
+
+template <class T>
+void WeightGradient<T>::layout(Workspace& workspace) {
+  for (int g = 0; g < kGates; ++g) {
+    take_sum(workspace, kernel_[g], args_.d_kernel[g], args_.shape.inputs);
+    take_sum(workspace, recurrent_[g], args_.d_recurrent[g], units());
+    take_sum(workspace, bias_[g], {args_.d_bias[g], units()}, 1);
+    take_sum(workspace, recurrent_bias_[g],
+             {args_.d_recurrent_bias[g], units()}, 1);
+  }
+  zeros_ = workspace.take<C>(std::max<Index>(split_.panel_columns, 1));
+  one_ = workspace.take<C>(1);
+  Scratch unused;
+  Workspace own(nullptr);
+  take_scratch(own, unused);
+  scratch_bytes_ = static_cast<Index>(own.bytes());
+  scratch_base_ = workspace.take<char>(split_.parts * scratch_bytes_);
+}
+
+template <class T>
+void WeightGradient<T>::take_scratch(Workspace& own, Scratch& s) const {
+  s.place = own.take<Place>(depth_);
+  s.inputs = own.take<C>(depth_ * input_row_);
+  s.h_prev = own.take<C>(depth_ * unit_row_);
+  s.scaled = own.take<C>(!after() || dropout() ? depth_ * unit_row_ : 0);
+  for (C*& d_gate : s.d_gate) d_gate = own.take<C>(depth_ * gate_row_);
+}
+
+// The state before step t: the output of the last valid step before it.
+template <class T>
+const T* WeightGradient<T>::h_prev(Index t, Index b) const {
+  do --t;
+  while (t >= 0 && !valid(t, b));
+  if (t >= 0) return args_.outputs.at(t, b);
+  return args_.h0 ? args_.h0.data + b * args_.h0.row : nullptr;
+}
+
+// The rows of the block as scratch: all of x and h_prev, the slice's gates.
+template <class T>
+void WeightGradient<T>::gather(const Scratch& s, Index count,
+                               const Slice& slice) {
+  const BlockRows one{1};
+  const auto read = [&](const T* from, Index n, C* to) {
+    kernels_.read_rows({from, 0}, one, n, {to, 0});
+  };
+  for (Index i = 0; i < count; ++i) {
+    const Place& p = s.place[i];
+    if (args_.d_kernel[0])
+      read(args_.x.at(p.t, p.b), args_.shape.inputs, s.inputs + i * input_row_);
+    if (args_.d_recurrent[0])
+      read(p.h_prev, units(), s.h_prev + i * unit_row_);
+    for (int g = 0; g < kReserve; ++g)
+      if (args_.d_gates[g])
+        read(args_.d_gates[g].at(p.t, p.b) + slice.unit, slice.units,
+             s.d_gate[g] + i * gate_row_);
+  }
+}
+
+// What a gate's recurrent weights were multiplied by in the forward pass.
+template <class T>
+Rows<const Compute<T>> WeightGradient<T>::recurrent_left(const Scratch& s,
+                                                         int gate,
+                                                         Index count) {
+  const bool reset = gate == kCandidate && !after();
+  if (!reset && !dropout()) return {s.h_prev, unit_row_};
+  const BlockRows one{1};
+  for (Index i = 0; i < count; ++i) {
+    const Place& p = s.place[i];
+    const C* from = s.h_prev + i * unit_row_;
+    C* to = s.scaled + i * unit_row_;
+    const auto scale = [&](const T* by) {
+      kernels_.scale_rows({from, 0}, {by, 0}, one, units(), {to, 0});
+      from = to;
+    };
+    if (reset) scale(args_.reset.at(p.t, p.b));
+    if (dropout()) {
+      const Rows<const T>& m = args_.recurrent_dropout[gate];
+      scale(m.data + p.b * m.row);
+    }
+  }
+  return {s.scaled, unit_row_};
+}
+
+// sum (+)= leftᵀ·right over `count` rows, for the slice's columns.
+template <class T>
+void WeightGradient<T>::add(const Sum& sum, Rows<const C> left,
+                            Rows<const C> right, Index count,
+                            const Slice& slice, bool first) {
+  if (!sum.result) return;
+  for_each_panel(
+      slice.unit, slice.units, split_.panel_columns, [&](Index j, Index n) {
+        const Index vectors = ceil_div(n, kernels_.width);
+        for (Index i = 0; i < sum.rows; i += kernels_.block_rows) {
+          const Index rows =
+              std::min<Index>(kernels_.block_rows, sum.rows - i);
+          C* to = sum.sum.data + i * sum.sum.row + j;
+          const TileArgs<C> tile{left.data + i,
+                                 left.row,
+                                 right.data + j - slice.unit,
+                                 right.row,
+                                 count,
+                                 first ? zeros_ : to,
+                                 first ? 0 : sum.sum.row,
+                                 to,
+                                 sum.sum.row};
+          kernels_.tile_transposed[rows][vectors](tile);
+        }
+      });
+}
+
+template <class T>
+void WeightGradient<T>::write(const Sum& sum, const Slice& slice) {
+  if (!sum.result) return;
+  if constexpr (std::is_same<T, C>::value)
+    if (sum.sum.data == sum.result.data) return;
+  kernels_.write_rows(
+      {sum.sum.data + slice.unit, sum.sum.row}, BlockRows{sum.rows},
+      slice.units, {sum.result.data + slice.unit, sum.result.row});
+}
+
+template <class T>
+void WeightGradient<T>::run_part(Index part) {
+  Scratch s;
+  Workspace own(scratch_base_ + part * scratch_bytes_);
+  take_scratch(own, s);
+  const Slice slice = split_.slice(part);
+  const GruShape& shape = args_.shape;
+
+  bool first = true;
+  const auto add_block = [&](Index count) {
+    gather(s, count, slice);
+    const auto right = [&](int gate) {
+      return Rows<const C>{s.d_gate[gate], gate_row_};
+    };
+    for (int g = 0; g < kGates; ++g) {
+      const int r = recurrent_gate(g);
+      add(kernel_[g], {s.inputs, input_row_}, right(g), count, slice, first);
+      add(bias_[g], {one_, 0}, right(g), count, slice, first);
+      if (recurrent_[g].result)
+        add(recurrent_[g], recurrent_left(s, g, count), right(r), count, slice,
+            first);
+      add(recurrent_bias_[g], {one_, 0}, right(r), count, slice, first);
+    }
+    first = false;
+  };
+
+  Index count = 0;
+  for (Index t = 0; t < shape.steps; ++t) {
+    for (Index b = 0; b < shape.batch; ++b) {
+      if (!valid(t, b)) continue;
+      s.place[count++] = {t, b, h_prev(t, b)};
+      if (count == depth_) {
+        add_block(count);
+        count = 0;
+      }
+    }
+  }
+  // No valid row at all: the sums are still to become zeros.
+  if (count > 0 || first) add_block(count);
+  for_each_sum([&](const Sum& sum) { write(sum, slice); });
+}
+
+template <class T>
+void WeightGradient<T>::run() {
+  if (units() == 0) return;
+  std::fill(zeros_, zeros_ + split_.panel_columns, C(0));
+  *one_ = C(1);
+  run_parts(threads_, split_.parts, [&](Index part) { run_part(part); });
+}
+
+}  // namespace
+
+template <class T>
+std::size_t workspace_bytes(const GruWeightGradient<T>& args,
+                            const Threads& threads) {
+  return WeightGradient<T>(args, threads, nullptr).bytes();
+}
+
+template <class T>
+void gru_weight_gradient(const GruWeightGradient<T>& args,
+                         const Threads& threads, void* workspace) {
+  WeightGradient<T>(args, threads, workspace).run();
+}
+
+#define FUSED_RNN_INSTANTIATE(T)                                       \
+  template std::size_t workspace_bytes(const GruWeightGradient<T>&,    \
+                                       const Threads&);                \
+  template void gru_weight_gradient(const GruWeightGradient<T>&,       \
+                                    const Threads&, void*);
+FUSED_RNN_INSTANTIATE(float)
+FUSED_RNN_INSTANTIATE(double)
+FUSED_RNN_INSTANTIATE(Half)
+FUSED_RNN_INSTANTIATE(BFloat16)
+#undef FUSED_RNN_INSTANTIATE
+
+}  // namespace fused_rnn
