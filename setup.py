@@ -16,12 +16,20 @@ import subprocess
 import sys
 import tempfile
 
-from setuptools import Extension, setup
+import setuptools
+from setuptools import Extension, build_meta, setup
 from setuptools.build_meta import *  # noqa: F403
-from setuptools import build_meta
 from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError, PlatformError
+
+# Older ones misread pyproject.toml, at length. pip's isolated builds have it.
+if int(setuptools.__version__.split(".")[0]) < 77:
+    sys.exit(
+        "error: the build needs setuptools 77 or newer: pip install"
+        " 'setuptools>=77' cmake ninja pybind11, or install without"
+        " --no-build-isolation."
+    )
 
 ROOT = pathlib.Path(__file__).resolve().parent
 
