@@ -21,7 +21,7 @@ from setuptools import Extension, build_meta, setup
 from setuptools.build_meta import *  # noqa: F403
 from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import CompileError, PlatformError
+from setuptools.errors import CompileError
 
 # Older ones misread pyproject.toml, at length. pip's isolated builds have it.
 if int(setuptools.__version__.split(".")[0]) < 77:
@@ -44,22 +44,85 @@ _spec.loader.exec_module(finder)
 SETTING = os.environ.get(finder.VARIABLE, "")
 
 
+# ---- Checks, each of which ends with one sentence.
+
+
+def fail(message):
+    sys.exit(f"error: {message}")
+
+
+def check_compiler():
+    if sys.platform != "linux":
+        fail(f"fused_rnn builds on Linux; this is {sys.platform}.")
+    setting = os.environ.get("CXX", "").split()[:1]
+    # Where CMake looks.
+    candidates = setting or ["c++", "g++", "clang++"]
+    if not any(shutil.which(candidate) for candidate in candidates):
+        fail(
+            "fused_rnn is compiled when it is installed and needs a C++17"
+            f" compiler; there is no {' or '.join(candidates)}. Install one"
+            " (Debian and Ubuntu: apt-get install g++; Fedora: dnf install"
+            " gcc-c++) or name one in the environment variable CXX."
+        )
+
+
+def check_tools():
+    missing = [] if shutil.which("cmake") else ["cmake"]
+    if not importlib.util.find_spec("pybind11"):
+        missing.append("pybind11")
+    if missing:
+        fail(
+            f"the build needs {' and '.join(missing)}: pip install"
+            f" {' '.join(missing)} ninja, or install without"
+            " --no-build-isolation."
+        )
+
+
+def find_tensorflow():
+    """The TensorFlow to compile for, None for no ops; ends if there is none."""
+    try:
+        return finder.resolve(SETTING)
+    except finder.NotFound as error:
+        fail(error)
+
+
 # ---- The backend's hooks.
 
 
 def get_requires_for_build_wheel(config_settings=None):
-    requirements = build_meta.get_requires_for_build_wheel(config_settings)
+    # Before anything is fetched.
+    check_compiler()
+    requirements = []
     try:
         finder.resolve(SETTING)
     except finder.NotFound as error:
         # Without a range, the setting names something that pip cannot provide.
         if not error.range:
-            sys.exit(f"error: {error}")
+            fail(error)
         requirements.append(f"tensorflow-cpu{error.range}")
-    return requirements
+    return requirements + build_meta.get_requires_for_build_wheel(
+        config_settings
+    )
 
 
 get_requires_for_build_editable = get_requires_for_build_wheel
+
+
+def build_wheel(*arguments, **options):
+    check_all()
+    return build_meta.build_wheel(*arguments, **options)
+
+
+def build_editable(*arguments, **options):
+    check_all()
+    return build_meta.build_editable(*arguments, **options)
+
+
+def check_all():
+    """Fails before setuptools prints what it copies."""
+    check_compiler()
+    check_tools()
+    find_tensorflow()
 
 
 # ---- setuptools' commands.
@@ -109,11 +172,7 @@ class CMakeBuild(build_ext):
     def run(self):
         folder = self.package_folder()
         folder.mkdir(parents=True, exist_ok=True)
-        check_tools()
-        try:
-            found = finder.resolve(SETTING)
-        except finder.NotFound as error:
-            raise PlatformError(str(error)) from None
+        check_all()
         work = pathlib.Path(self.build_temp)
         work.mkdir(parents=True, exist_ok=True)
         configure = [
@@ -122,7 +181,7 @@ class CMakeBuild(build_ext):
             f"-B{work}",
             f"-DFUSED_RNN_LIBRARY_DIR={folder}",
             f"-DFUSED_RNN_PYTHON_EXECUTABLE={sys.executable}",
-            f"-DFUSED_RNN_TF={'ON' if found else 'OFF'}",
+            f"-DFUSED_RNN_TF={'ON' if find_tensorflow() else 'OFF'}",
         ]
         if shutil.which("ninja"):
             configure.append("-GNinja")
@@ -146,33 +205,6 @@ class CMakeBuild(build_ext):
         return {}
 
 
-def check_tools():
-    """Says in one sentence what is missing, before CMake says it in thirty."""
-    if sys.platform != "linux":
-        raise PlatformError(
-            f"fused_rnn builds on Linux; this is {sys.platform}."
-        )
-    compilers = [os.environ["CXX"].split()[0]] if os.environ.get("CXX") else []
-    candidates = compilers or ["c++", "g++", "clang++"]
-    if not any(shutil.which(candidate) for candidate in candidates):
-        raise PlatformError(
-            "fused_rnn is compiled when it is installed and needs a C++17"
-            f" compiler; there is no {' or '.join(candidates)} on PATH."
-            " Install one (Debian and Ubuntu: apt-get install g++; Fedora:"
-            " dnf install gcc-c++) or name one in the environment variable"
-            " CXX."
-        )
-    missing = [] if shutil.which("cmake") else ["cmake"]
-    if not importlib.util.find_spec("pybind11"):
-        missing.append("pybind11")
-    if missing:
-        raise PlatformError(
-            f"The build needs {' and '.join(missing)}: pip install"
-            f" {' '.join(missing)} ninja, or install without"
-            " --no-build-isolation."
-        )
-
-
 def run(what, command):
     """Runs a command; its output is shown only when it fails."""
     result = subprocess.run(
@@ -180,11 +212,11 @@ def run(what, command):
     )
     if result.returncode:
         lines = result.stdout.splitlines()
-        errors = [line for line in lines if "error" in line.lower()][:5]
+        errors = [line for line in lines if "error:" in line.lower()][:5]
         raise CompileError(
             "\n".join(
-                [f"CMake could not {what}. Its last lines were:", *lines[-40:]]
-                + (["The first errors were:", *errors] if errors else [])
+                [f"CMake could not {what}. Its last lines:", *lines[-40:]]
+                + (["Its first errors:", *errors] if errors else [])
             )
         )
 
