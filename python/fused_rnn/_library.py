@@ -77,6 +77,11 @@ def tensorflow_installed() -> bool:
     return importlib.util.find_spec("tensorflow") is not None
 
 
+def left_alone() -> bool:
+    """Whether FUSED_RNN_NO_TENSORFLOW says to leave TensorFlow alone."""
+    return os.environ.get(NO_TENSORFLOW, "0") not in ("", "0")
+
+
 def wanted_at_import() -> bool:
     """Whether `import fused_rnn` should load TensorFlow and the ops.
 
@@ -84,7 +89,7 @@ def wanted_at_import() -> bool:
     user said so, and not in the package's own commands, which load what they
     need and explain what is missing.
     """
-    if os.environ.get(NO_TENSORFLOW, "0") not in ("", "0"):
+    if left_alone():
         return False
     if _is_own_command(sys.argv, sys.orig_argv) or not tensorflow_installed():
         return False
@@ -174,7 +179,11 @@ def rebuild_command(running: str) -> str:
     """The command that builds this installation for that TensorFlow."""
     minor = _find_tensorflow.minor(running)
     python = shlex.quote(sys.executable or "python")
-    prefix = f"{_find_tensorflow.VARIABLE}={minor} {python} -m pip install"
+    if importlib.util.find_spec("pip"):
+        pip = f"{python} -m pip install"
+    else:
+        pip = f"uv pip install --python {python}"
+    prefix = f"{_find_tensorflow.VARIABLE}={minor} {pip}"
     source, editable = _installed_from()
     if source and editable:
         return f"{prefix} --no-deps -e {shlex.quote(source)}"

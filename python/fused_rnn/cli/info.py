@@ -79,6 +79,9 @@ def _tensorflow(facts) -> list[str]:
     facts["threads"] = cpus
     if not _library.tensorflow_installed():
         return []
+    if _library.left_alone():
+        facts["TensorFlow"] = f"left alone ({_library.NO_TENSORFLOW} is set)"
+        return []
     # Its start-up log would drown the answer.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
