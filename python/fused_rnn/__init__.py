@@ -11,6 +11,8 @@ from fused_rnn._version import __version__
 # Each public name that needs TensorFlow, and the module that defines it.
 _TENSORFLOW_NAMES: dict[str, str] = {
     "GRUBlockCell": "layers",
+    "GRUBlockCellOutput": "ops",
+    "gru_block_cell": "ops",
 }
 
 __all__ = ["__version__", *_TENSORFLOW_NAMES]

@@ -30,7 +30,10 @@ def _tensors(**arguments) -> list[tf.Tensor]:
     """Converts arguments to tensors of one dtype, the first argument's."""
     tensors = []
     for name, value in arguments.items():
-        hint = tensors[0].dtype if tensors else None
+        dtype = tensors[0].dtype if tensors else None
+        # Numbers and lists take that dtype; arrays have one already, and a
+        # hint would round them to it without a word.
+        hint = None if hasattr(value, "dtype") else dtype
         try:
             tensor = tf.convert_to_tensor(value, dtype_hint=hint)
         except (TypeError, ValueError) as error:
@@ -44,10 +47,10 @@ def _tensors(**arguments) -> list[tf.Tensor]:
                 f" {', '.join(dtype.name for dtype in _DTYPES)}, got"
                 f" {tensor.dtype.name}"
             )
-        if tensors and tensor.dtype != hint:
+        if tensors and tensor.dtype != dtype:
             first = next(iter(arguments))
             raise TypeError(
-                f"{name} must have the dtype of {first}, {hint.name}, got"
+                f"{name} must have the dtype of {first}, {dtype.name}, got"
                 f" {tensor.dtype.name}"
             )
         tensors.append(tensor)
