@@ -32,8 +32,8 @@ class Backward {
  private:
   // What a part has to itself.
   struct Scratch {
-    C* d = nullptr;        // [rows][panel columns]
-    C* product = nullptr;  // the same, of one gate; with dropout
+    C* d = nullptr;        // [rows][row_]
+    C* product = nullptr;  // [rows][panel columns], of one gate; with dropout
     C* panel = nullptr;    // a streamed panel
     const T** h_prev = nullptr;
     std::uint8_t* valid = nullptr;
@@ -63,17 +63,19 @@ class Backward {
   void pack(Index part);
   void find_h_prev(const Scratch&, const Slice&, Index t, Index active) const;
   void products(const Scratch&, const Slice&, Index t, int first_gate,
-                int end_gate, Index j, Index n, Index rows);
-  void arrive(const Scratch&, const Slice&, Index t, Index j, Index n);
+                int end_gate, Index rows);
+  void arrive(const Scratch&, const Slice&, Index t);
   void step(const Scratch&, const Slice&, Index t, int stage);
-  void pass_masked_panel(const Scratch&, const Slice&, Index t, Index active,
-                         Index j, Index n);
-  void pass_masked(const Slice&, Index t, Index active,
+  void pass_masked(const Scratch&, const Slice&, Index t, Index active,
                    const std::uint8_t* valid);
   void finish(const Scratch&, const Slice&);
 
   Rows<C> rows_of(C* rows, const Slice& slice, Index unit) const {
     return {rows + slice.row * row_ + unit, row_};
+  }
+  std::size_t padded_bytes(const Slice& slice) const {
+    return static_cast<std::size_t>(round_up(slice.units, kernels_.width)) *
+           sizeof(C);
   }
   static Rows<const T> step_of(const Sequence<const T>& s, Index t, Index j) {
     return s ? Rows<const T>{s.at(t, 0) + j, s.row} : Rows<const T>{};
@@ -132,7 +134,7 @@ void Backward<T>::layout(Workspace& workspace) {
 template <class T>
 void Backward<T>::take_scratch(Workspace& own, Scratch& s) const {
   const Index rows = max_rows();
-  s.d = own.take<C>(rows * split_.panel_columns);
+  s.d = own.take<C>(rows * row_);
   s.product = own.take<C>(dropout() ? rows * split_.panel_columns : 0);
   s.panel = own.take<C>(units() * split_.panel_columns);
   s.h_prev = own.take<const T*>(rows);
@@ -184,39 +186,38 @@ void Backward<T>::find_h_prev(const Scratch& s, const Slice& slice, Index t,
 // d += Σ_gates d_gate(t)·R_gᵀ for the first rows of the slice.
 template <class T>
 void Backward<T>::products(const Scratch& s, const Slice& slice, Index t,
-                           int first_gate, int end_gate, Index j, Index n,
-                           Index rows) {
-  const Rows<C> d{s.d, split_.panel_columns};
-  for (int g = first_gate; g < end_gate; ++g) {
+                           int first_gate, int end_gate, Index rows) {
+  const auto product = [&](int g, Index j, Index n) {
     const Rows<C> a = rows_of(operand_[t & 1][operand_of(g)], slice, 0);
     const Panel<C> panel = recurrent_[g].panel(j, n, s.panel);
+    const Rows<C> d{s.d + j - slice.unit, row_};
     if (!dropout()) {
       multiply(kernels_, rows, {a.data, a.row}, units(), panel,
                {d.data, d.row}, d);
-      continue;
+      return;
     }
-    const Rows<C> product{s.product, d.row};
+    const Rows<C> one_gate{s.product, split_.panel_columns};
     multiply(kernels_, rows, {a.data, a.row}, units(), panel, {zeros_, 0},
-             product);
-    kernels_.add_scaled_rows({product.data, product.row},
+             one_gate);
+    kernels_.add_scaled_rows({one_gate.data, one_gate.row},
                              {args_.recurrent_dropout[g].data + j,
                               args_.recurrent_dropout[g].row},
                              order_.block(slice, rows), n, d);
-  }
+  };
+  for_each_panel(slice.unit, slice.units, split_.panel_columns,
+                 [&](Index j, Index n) {
+                   for (int g = first_gate; g < end_gate; ++g) product(g, j, n);
+                 });
 }
 
 // d = what reaches h_t from the steps after it.
 template <class T>
-void Backward<T>::arrive(const Scratch& s, const Slice& slice, Index t, Index j,
-                         Index n) {
-  const Rows<C> carry = rows_of(carry_, slice, j);
-  const auto bytes = static_cast<std::size_t>(
-      round_up(n, kernels_.width) * static_cast<Index>(sizeof(C)));
+void Backward<T>::arrive(const Scratch& s, const Slice& slice, Index t) {
+  const Rows<C> carry = rows_of(carry_, slice, slice.unit);
   for (Index i = 0; i < slice.rows; ++i)
-    std::memcpy(s.d + i * split_.panel_columns, carry.data + i * carry.row,
-                bytes);
+    std::memcpy(s.d + i * row_, carry.data + i * row_, padded_bytes(slice));
   if (t + 1 < steps())
-    products(s, slice, t + 1, kUpdate, after() ? kGates : kCandidate, j, n,
+    products(s, slice, t + 1, kUpdate, after() ? kGates : kCandidate,
              order_.active(slice, t + 1));
 }
 
@@ -228,59 +229,42 @@ void Backward<T>::step(const Scratch& s, const Slice& slice, Index t,
   const std::uint8_t* valid = holes ? s.valid : nullptr;
   find_h_prev(s, slice, t, active);
 
+  const Index unit = slice.unit;
   BackwardTile<T> tile;
   tile.rows = order_.block(slice, active, valid);
   tile.options = args_.options;
+  tile.unit = unit;
+  tile.units = slice.units;
+  tile.d = {s.d, row_};
+  tile.carry = rows_of(carry_, slice, unit);
+  if (output_carry_) tile.output_carry = rows_of(output_carry_, slice, unit);
   tile.h_prev = s.h_prev;
-  tile.d = {s.d, split_.panel_columns};
-  for_each_panel(
-      slice.unit, slice.units, split_.panel_columns, [&](Index j, Index n) {
-        tile.unit = j;
-        tile.units = n;
-        tile.carry = rows_of(carry_, slice, j);
-        if (output_carry_) tile.output_carry = rows_of(output_carry_, slice, j);
-        for (int g = 0; g < kReserve; ++g) {
-          if (has_operand(g))
-            tile.operand[g] = rows_of(operand_[t & 1][g], slice, j);
-          tile.reserve[g] = step_of(args_.reserve[g], t, j);
-          if (g < kGates) tile.d_reserve[g] = step_of(args_.d_reserve[g], t, j);
-          if (args_.d_gates[g])
-            tile.d_gates[g] = {args_.d_gates[g].at(t, 0) + j,
-                               args_.d_gates[g].row};
-        }
-        tile.d_output = step_of(args_.d_outputs, t, j);
-        if (stage == 0) {
-          arrive(s, slice, t, j, n);
-          after() ? kernels_.backward_after(tile)
-                  : kernels_.backward_before_candidate(tile);
-          if (holes) pass_masked_panel(s, slice, t, active, j, n);
-        } else {
-          std::fill(s.d, s.d + active * split_.panel_columns, C(0));
-          products(s, slice, t, kCandidate, kGates, j, n, active);
-          kernels_.backward_before_reset(tile);
-        }
-      });
-  if (stage == 0 && order_.masked()) pass_masked(slice, t, active, valid);
+  tile.d_output = step_of(args_.d_outputs, t, unit);
+  for (int g = 0; g < kReserve; ++g) {
+    if (has_operand(g))
+      tile.operand[g] = rows_of(operand_[t & 1][g], slice, unit);
+    tile.reserve[g] = step_of(args_.reserve[g], t, unit);
+    if (g < kGates) tile.d_reserve[g] = step_of(args_.d_reserve[g], t, unit);
+    if (args_.d_gates[g])
+      tile.d_gates[g] = {args_.d_gates[g].at(t, 0) + unit,
+                         args_.d_gates[g].row};
+  }
+  if (stage == 0) {
+    arrive(s, slice, t);
+    after() ? kernels_.backward_after(tile)
+            : kernels_.backward_before_candidate(tile);
+    if (order_.masked()) pass_masked(s, slice, t, active, valid);
+  } else {
+    std::fill(s.d, s.d + active * row_, C(0));
+    products(s, slice, t, kCandidate, kGates, active);
+    kernels_.backward_before_reset(tile);
+  }
 }
 
 // Through a masked step the state's gradient passes, and no gate gets any.
 template <class T>
-void Backward<T>::pass_masked_panel(const Scratch& s, const Slice& slice,
-                                    Index t, Index active, Index j, Index n) {
-  const auto bytes = static_cast<std::size_t>(
-      round_up(n, kernels_.width) * static_cast<Index>(sizeof(C)));
-  for (Index i = 0; i < active; ++i) {
-    if (s.valid[i]) continue;
-    const Index at = (slice.row + i) * row_ + j;
-    std::memcpy(carry_ + at, s.d + i * split_.panel_columns, bytes);
-    for (C* operand : operand_[t & 1])
-      if (operand) std::memset(operand + at, 0, bytes);
-  }
-}
-
-template <class T>
-void Backward<T>::pass_masked(const Slice& slice, Index t, Index active,
-                              const std::uint8_t* valid) {
+void Backward<T>::pass_masked(const Scratch& s, const Slice& slice, Index t,
+                              Index active, const std::uint8_t* valid) {
   const auto bytes = static_cast<std::size_t>(slice.units) * sizeof(T);
   for (Index i = valid ? 0 : active; i < slice.rows; ++i) {
     if (i < active && valid[i]) continue;
@@ -288,24 +272,27 @@ void Backward<T>::pass_masked(const Slice& slice, Index t, Index active,
     for (const Sequence<T>& d_gate : args_.d_gates)
       if (d_gate)
         std::memset(static_cast<void*>(d_gate.at(t, b) + slice.unit), 0, bytes);
-    if (!output_carry_) continue;
     const Slice row{slice.row + i, 1, slice.unit, slice.units};
-    kernels_.add_rows(step_of(args_.d_outputs, t, slice.unit),
-                      order_.block(row, 1), slice.units,
-                      rows_of(output_carry_, row, slice.unit));
+    if (output_carry_)
+      kernels_.add_rows(step_of(args_.d_outputs, t, slice.unit),
+                        order_.block(row, 1), slice.units,
+                        rows_of(output_carry_, row, slice.unit));
+    if (i >= active) continue;
+    std::memcpy(rows_of(carry_, row, slice.unit).data, s.d + i * row_,
+                padded_bytes(slice));
+    for (C* operand : operand_[t & 1])
+      if (operand)
+        std::memset(rows_of(operand, row, slice.unit).data, 0,
+                    padded_bytes(slice));
   }
 }
 
 template <class T>
 void Backward<T>::finish(const Scratch& s, const Slice& slice) {
   if (!args_.d_h0) return;
-  for_each_panel(
-      slice.unit, slice.units, split_.panel_columns, [&](Index j, Index n) {
-        arrive(s, slice, -1, j, n);
-        kernels_.write_rows({s.d, split_.panel_columns},
-                            order_.block(slice, slice.rows), n,
-                            {args_.d_h0.data + j, args_.d_h0.row});
-      });
+  arrive(s, slice, -1);
+  kernels_.write_rows({s.d, row_}, order_.block(slice, slice.rows), slice.units,
+                      {args_.d_h0.data + slice.unit, args_.d_h0.row});
 }
 
 template <class T>

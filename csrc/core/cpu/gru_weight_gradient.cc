@@ -255,6 +255,11 @@ void WeightGradient<T>::add(const Sum& sum, Rows<const C> left,
                                  first ? 0 : sum.sum.row,
                                  to,
                                  sum.sum.row};
+          // The next block's sums come from far away while this one adds up.
+          for (Index next = 0; next < rows; ++next)
+            for (Index v = 0; v < n; v += 64 / Index(sizeof(C)))
+              __builtin_prefetch(
+                  to + (kernels_.block_rows + next) * sum.sum.row + v, 1);
           kernels_.tile_transposed[rows][vectors](tile);
         }
       });
