@@ -18,6 +18,10 @@ namespace {
 constexpr Index kChunkBytes = 256 * 1024;
 // Fewer rows do not pay for packing a panel that serves one step only.
 constexpr Index kRowsWorthStreaming = 16;
+// Rows of the caller's arrays are written in runs of about so many units: long
+// enough to fill pages' lines in order, short enough for the products to stay
+// in cache until the gates read them.
+constexpr Index kGroupColumns = 256;
 // Packing all weights costs about as much as two steps of a single row.
 constexpr Index kStepsWorthPacking = 4;
 
@@ -42,7 +46,7 @@ class Forward {
   struct Scratch {
     C* gx = nullptr;             // [rows of a chunk][3][gate_columns_]
     Index* first_row = nullptr;  // [chunk + 1]: where a step's rows are in gx
-    C* gh_c = nullptr;           // [rows][panel columns]
+    C* gh_c = nullptr;           // [rows][gate_columns_]
     C* inputs = nullptr;         // [rows of a chunk][input_row_], gathered
     C* panel = nullptr;          // a streamed panel
     std::uint8_t* valid = nullptr;
@@ -70,6 +74,10 @@ class Forward {
   void project_chunk(const Scratch&, const Slice&, Index t);
   void project(const Scratch&, const Slice&, Index t, Index chunk, int gate,
                Index j, Index count, Index gx_column);
+  void products(const Scratch&, const Slice&, Index t, int stage, Index active,
+                Index j, Index count);
+  void gates(const Scratch&, const Slice&, Index t, int stage, Index active,
+             const std::uint8_t* valid, Index j, Index count);
   void step(const Scratch&, const Slice&, Index t, int stage);
   void carry_masked(const Slice&, Index t, Index active,
                     const std::uint8_t* valid);
@@ -92,6 +100,10 @@ class Forward {
     if (dropout()) return {dropped_[t & 1][gate], row_};
     return state(t);
   }
+  // Where unit j's pre-activations are in a row of gx and gh_c.
+  Index gx_column(const Slice& slice, Index j) const {
+    return one_step() ? 0 : j - slice.unit;
+  }
   // No state, no product.
   Index depth(Index t) const { return t == 0 && !args_.h0 ? 0 : units(); }
 
@@ -104,6 +116,7 @@ class Forward {
   Index chunk_ = 1;            // steps projected at once
   Index gate_columns_ = 0;     // of a gate in gx
   Index kernel_columns_ = 0;   // of a panel of the input kernel
+  Index group_columns_ = 0;    // whose products precede their gates
   Index row_ = 0;              // of the states
   Index input_row_ = 0;        // of gathered inputs
   bool gathers_ = false;       // rows of x into scratch
@@ -137,6 +150,7 @@ void Forward<T>::plan() {
     // Projects panel by panel: nothing of size [B, 3H] is ever stored.
     gate_columns_ = split_.panel_columns;
     kernel_columns_ = split_.panel_columns;
+    group_columns_ = split_.panel_columns;
   } else {
     Index own = 0;
     for (Index p = 0; p < split_.parts; ++p)
@@ -149,6 +163,7 @@ void Forward<T>::plan() {
     kernel_columns_ =
         panel_columns(own, chunk_ * rows, kernels_.width, kernels_.block_rows,
                       kernels_.max_vectors);
+    group_columns_ = split_.panel_columns * std::max<Index>(1, kGroupColumns / split_.panel_columns);
     const bool one_matrix = rows == 1 || args_.x.step == rows * args_.x.row;
     if (!one_matrix && rows < kernels_.block_rows) gathers_ = true;
   }
@@ -200,7 +215,7 @@ void Forward<T>::take_scratch(Workspace& own, Scratch& s) const {
   const Index rows = max_rows();
   s.gx = own.take<C>(chunk_ * rows * kGates * gate_columns_);
   s.first_row = own.take<Index>(chunk_ + 1);
-  s.gh_c = own.take<C>(rows * split_.panel_columns);
+  s.gh_c = own.take<C>(after() ? rows * gate_columns_ : 0);
   s.inputs = own.take<C>(gathers_ ? chunk_ * rows * input_row_ : 0);
   s.panel = own.take<C>(std::max(args_.shape.inputs * kernel_columns_,
                                  units() * split_.panel_columns));
@@ -304,63 +319,77 @@ void Forward<T>::project_chunk(const Scratch& s, const Slice& slice, Index t) {
                    });
 }
 
+// The products that a stage of step t needs for units [j, j + count).
+template <class T>
+void Forward<T>::products(const Scratch& s, const Slice& slice, Index t,
+                          int stage, Index active, Index j, Index count) {
+  const Index gx_row = kGates * gate_columns_;
+  C* gx = s.gx + s.first_row[t % chunk_] * gx_row + gx_column(slice, j);
+  const int first_gate = stage == 0 ? kUpdate : kCandidate;
+  const int end_gate = stage == 0 && !after() ? kCandidate : kGates;
+  for (int g = first_gate; g < end_gate; ++g) {
+    if (one_step()) project(s, slice, t, 1, g, j, count, 0);
+    Rows<C> sum{gx + g * gate_columns_, gx_row};
+    Rows<const C> init{sum.data, sum.row};
+    if (g == kCandidate && after()) {
+      init = {recurrent_bias_ + j, 0};
+      sum = {s.gh_c + gx_column(slice, j), gate_columns_};
+    }
+    multiply(kernels_, active, at(operand(t, g), slice.row, 0), depth(t),
+             recurrent_[g].panel(j, count, s.panel), init, sum);
+  }
+}
+
+// The gates of a stage of step t for units [j, j + count).
+template <class T>
+void Forward<T>::gates(const Scratch& s, const Slice& slice, Index t, int stage,
+                       Index active, const std::uint8_t* valid, Index j,
+                       Index count) {
+  const Index gx_row = kGates * gate_columns_;
+  const Index column = gx_column(slice, j);
+  const C* gx = s.gx + s.first_row[t % chunk_] * gx_row + column;
+  ForwardTile<T> tile;
+  tile.rows = order_.block(slice, active, valid);
+  tile.units = count;
+  tile.options = args_.options;
+  for (int g = 0; g < kGates; ++g)
+    tile.gate[g] = {gx + g * gate_columns_, gx_row};
+  tile.gh_c = {s.gh_c + column, gate_columns_};
+  tile.h_prev = at(state(t), slice.row, j);
+  tile.h_next = at(Rows<C>{h_[(t + 1) & 1], row_}, slice.row, j);
+  if (args_.outputs)
+    tile.output = {args_.outputs.at(t, 0) + j, args_.outputs.row};
+  for (int r = 0; r < kReserve; ++r)
+    if (args_.reserve[r])
+      tile.reserve[r] = {args_.reserve[r].at(t, 0) + j, args_.reserve[r].row};
+  if (after()) {
+    kernels_.forward_after(tile);
+  } else if (stage == 0) {
+    tile.reset_h = at(Rows<C>{reset_h_, row_}, slice.row, j);
+    kernels_.forward_before_gates(tile);
+    if (dropout())
+      kernels_.scale_rows({tile.reset_h.data, row_},
+                          at(args_.recurrent_dropout[kCandidate], 0, j),
+                          tile.rows, count, tile.reset_h);
+  } else {
+    kernels_.forward_before_candidate(tile);
+  }
+}
+
 template <class T>
 void Forward<T>::step(const Scratch& s, const Slice& slice, Index t,
                       int stage) {
   const Index active = order_.active(slice, t);
   const bool holes = order_.holes(slice, t, active, s.valid);
   const std::uint8_t* valid = holes ? s.valid : nullptr;
-  const Index gx_row = kGates * gate_columns_;
-  C* gx = s.gx + s.first_row[t % chunk_] * gx_row;
-
-  ForwardTile<T> tile;
-  tile.rows = order_.block(slice, active, valid);
-  tile.options = args_.options;
-
-  const auto product = [&](int gate, Index j, Index n, Rows<const C> init,
-                           Rows<C> c) {
-    multiply(kernels_, active, at(operand(t, gate), slice.row, 0), depth(t),
-             recurrent_[gate].panel(j, n, s.panel), init, c);
-  };
-  const auto panel = [&](Index j, Index n) {
-    const Index column = one_step() ? 0 : j - slice.unit;
-    const int first_gate = stage == 0 ? kUpdate : kCandidate;
-    const int end_gate = stage == 0 && !after() ? kCandidate : kGates;
-    for (int g = first_gate; g < end_gate; ++g) {
-      if (one_step()) project(s, slice, t, 1, g, j, n, 0);
-      const Rows<C> gate{gx + g * gate_columns_ + column, gx_row};
-      tile.gate[g] = {gate.data, gate.row};
-      if (g == kCandidate && after()) {
-        tile.gh_c = {s.gh_c, split_.panel_columns};
-        product(g, j, n, {recurrent_bias_ + j, 0},
-                {s.gh_c, split_.panel_columns});
-      } else {
-        product(g, j, n, {gate.data, gate.row}, gate);
-      }
-    }
-    tile.units = n;
-    tile.h_prev = at(state(t), slice.row, j);
-    tile.h_next = at(Rows<C>{h_[(t + 1) & 1], row_}, slice.row, j);
-    if (args_.outputs)
-      tile.output = {args_.outputs.at(t, 0) + j, args_.outputs.row};
-    for (int r = 0; r < kReserve; ++r)
-      if (args_.reserve[r])
-        tile.reserve[r] = {args_.reserve[r].at(t, 0) + j, args_.reserve[r].row};
-    if (after()) {
-      kernels_.forward_after(tile);
-    } else if (stage == 0) {
-      tile.reset_h = at(Rows<C>{reset_h_, row_}, slice.row, j);
-      kernels_.forward_before_gates(tile);
-      if (dropout())
-        kernels_.scale_rows({tile.reset_h.data, row_},
-                            at(args_.recurrent_dropout[kCandidate], 0, j),
-                            tile.rows, n, tile.reset_h);
-    } else {
-      kernels_.forward_before_candidate(tile);
-    }
-  };
-  for_each_panel(slice.unit, slice.units, split_.panel_columns, panel);
-
+  for_each_panel(slice.unit, slice.units, group_columns_,
+                 [&](Index j, Index count) {
+                   for_each_panel(j, count, split_.panel_columns,
+                                  [&](Index i, Index n) {
+                                    products(s, slice, t, stage, active, i, n);
+                                  });
+                   gates(s, slice, t, stage, active, valid, j, count);
+                 });
   if (stage == 0 && !after()) return;
   if (order_.masked()) carry_masked(slice, t, active, valid);
   if (dropout()) drop(slice, t + 1, active);

@@ -18,6 +18,10 @@ namespace {
 // vectors so deep is 48 KB with AVX-512, about the L1 cache.
 constexpr Index kDepth = 256;
 
+// With fewer rows than this the sums' own way to memory is the work: then row
+// after row of them, else panel after panel.
+constexpr Index kDeepEnough = 16;
+
 // Rows an odd number of cache lines apart fall into all sets of a cache.
 template <class C>
 Index odd_row(Index n) {
@@ -57,16 +61,23 @@ class WeightGradient {
   };
   struct Scratch {
     Place* place = nullptr;      // [kDepth]
-    C* inputs = nullptr;         // [kDepth][input_row_]
-    C* h_prev = nullptr;         // [kDepth][unit_row_]
-    C* scaled = nullptr;         // the same, times r or a dropout mask
-    C* d_gate[kReserve] = {};    // [kDepth][gate_row_]
+    // Left sides, group_ columns at a time: [columns / group_][kDepth][group_].
+    C* inputs = nullptr;
+    C* h_prev = nullptr;
+    C* scaled = nullptr;       // h_prev times r or a dropout mask
+    C* row = nullptr;          // one row on its way to a left side
+    C* d_gate[kReserve] = {};  // [kDepth][gate_row_]
   };
 
   Index units() const { return args_.shape.units; }
   Index all_rows() const { return args_.shape.steps * args_.shape.batch; }
   bool after() const { return args_.options.reset_after; }
   bool dropout() const { return static_cast<bool>(args_.recurrent_dropout[0]); }
+  // Groups are a cache line off a multiple of 4 KB apart: filling them row by
+  // row would otherwise hit one set of the L1 cache.
+  Index group_stride() const {
+    return depth_ * group_ + 64 / static_cast<Index>(sizeof(C));
+  }
   int recurrent_gate(int gate) const {
     return gate == kCandidate && after() ? kRecurrentCandidate : gate;
   }
@@ -81,9 +92,11 @@ class WeightGradient {
   }
   const T* h_prev(Index t, Index b) const;
   void run_part(Index part);
-  void gather(const Scratch&, Index count, const Slice&);
-  Rows<const C> recurrent_left(const Scratch&, int gate, Index count);
-  void add(const Sum&, Rows<const C> left, Rows<const C> right, Index count,
+  void gather_gates(const Scratch&, Index count, const Slice&);
+  void gather_left(const Scratch&, Index i, const T* from, Index n,
+                   const T* times, const T* times_too, C* left);
+  const C* recurrent_left(const Scratch&, int gate, Index count);
+  void add(const Sum&, const C* left, Index group, const C* right, Index count,
            const Slice&, bool first);
   void write(const Sum&, const Slice&);
   template <class Body>
@@ -102,8 +115,7 @@ class WeightGradient {
   std::size_t bytes_ = 0;
   Split split_;  // of the units
   Index depth_ = 0;
-  Index input_row_ = 0;
-  Index unit_row_ = 0;
+  Index group_ = 0;  // columns of a left side that lie together
   Index gate_row_ = 0;
   Sum kernel_[kGates];
   Sum recurrent_[kGates];
@@ -129,8 +141,7 @@ void WeightGradient<T>::plan() {
       panel_columns(own, kernels_.block_rows, kernels_.width,
                     kernels_.block_rows, kernels_.max_vectors);
   depth_ = std::min(kDepth, std::max<Index>(1, all_rows()));
-  input_row_ = odd_row<C>(shape.inputs);
-  unit_row_ = odd_row<C>(units());
+  group_ = std::max(kernels_.width, kernels_.block_rows);
   gate_row_ = odd_row<C>(own);
 }
 
@@ -172,9 +183,14 @@ void WeightGradient<T>::layout(Workspace& workspace) {
 template <class T>
 void WeightGradient<T>::take_scratch(Workspace& own, Scratch& s) const {
   s.place = own.take<Place>(depth_);
-  s.inputs = own.take<C>(depth_ * input_row_);
-  s.h_prev = own.take<C>(depth_ * unit_row_);
-  s.scaled = own.take<C>(!after() || dropout() ? depth_ * unit_row_ : 0);
+  const Index inputs = args_.shape.inputs;
+  const auto left = [&](Index columns) {
+    return own.take<C>(ceil_div(columns, group_) * group_stride());
+  };
+  s.inputs = left(inputs);
+  s.h_prev = left(units());
+  s.scaled = left(!after() || dropout() ? units() : 0);
+  s.row = own.take<C>(round_up(std::max(inputs, units()), kernels_.width));
   for (C*& d_gate : s.d_gate) d_gate = own.take<C>(depth_ * gate_row_);
 }
 
@@ -187,82 +203,89 @@ const T* WeightGradient<T>::h_prev(Index t, Index b) const {
   return args_.h0 ? args_.h0.data + b * args_.h0.row : nullptr;
 }
 
-// The rows of the block as scratch: all of x and h_prev, the slice's gates.
+// The block's rows of the gate gradients, the slice's units.
 template <class T>
-void WeightGradient<T>::gather(const Scratch& s, Index count,
-                               const Slice& slice) {
-  const BlockRows one{1};
-  const auto read = [&](const T* from, Index n, C* to) {
-    kernels_.read_rows({from, 0}, one, n, {to, 0});
-  };
-  for (Index i = 0; i < count; ++i) {
-    const Place& p = s.place[i];
-    if (args_.d_kernel[0])
-      read(args_.x.at(p.t, p.b), args_.shape.inputs, s.inputs + i * input_row_);
-    if (args_.d_recurrent[0])
-      read(p.h_prev, units(), s.h_prev + i * unit_row_);
-    for (int g = 0; g < kReserve; ++g)
-      if (args_.d_gates[g])
-        read(args_.d_gates[g].at(p.t, p.b) + slice.unit, slice.units,
-             s.d_gate[g] + i * gate_row_);
+void WeightGradient<T>::gather_gates(const Scratch& s, Index count,
+                                     const Slice& slice) {
+  for (int g = 0; g < kReserve; ++g) {
+    if (!args_.d_gates[g]) continue;
+    for (Index i = 0; i < count; ++i)
+      kernels_.read_rows(
+          {args_.d_gates[g].at(s.place[i].t, s.place[i].b) + slice.unit, 0},
+          BlockRows{1}, slice.units, {s.d_gate[g] + i * gate_row_, 0});
   }
+}
+
+// Row i of a left side: a row of the caller's, times some others.
+template <class T>
+void WeightGradient<T>::gather_left(const Scratch& s, Index i, const T* from,
+                                    Index n, const T* times,
+                                    const T* times_too, C* left) {
+  const BlockRows one{1};
+  const Rows<C> row{s.row, 0};
+  kernels_.read_rows({from, 0}, one, n, row);
+  for (const T* by : {times, times_too})
+    if (by) kernels_.scale_rows({s.row, 0}, {by, 0}, one, n, row);
+  kernels_.scatter_groups(s.row, n, left + i * group_, group_, group_stride());
 }
 
 // What a gate's recurrent weights were multiplied by in the forward pass.
 template <class T>
-Rows<const Compute<T>> WeightGradient<T>::recurrent_left(const Scratch& s,
-                                                         int gate,
-                                                         Index count) {
+const Compute<T>* WeightGradient<T>::recurrent_left(const Scratch& s, int gate,
+                                                    Index count) {
   const bool reset = gate == kCandidate && !after();
-  if (!reset && !dropout()) return {s.h_prev, unit_row_};
-  const BlockRows one{1};
+  const bool plain = !reset && !dropout();
+  // h_prev itself serves all gates that read it unchanged.
+  if (plain && gate != kUpdate) return s.h_prev;
+  C* left = plain ? s.h_prev : s.scaled;
   for (Index i = 0; i < count; ++i) {
     const Place& p = s.place[i];
-    const C* from = s.h_prev + i * unit_row_;
-    C* to = s.scaled + i * unit_row_;
-    const auto scale = [&](const T* by) {
-      kernels_.scale_rows({from, 0}, {by, 0}, one, units(), {to, 0});
-      from = to;
-    };
-    if (reset) scale(args_.reset.at(p.t, p.b));
-    if (dropout()) {
-      const Rows<const T>& m = args_.recurrent_dropout[gate];
-      scale(m.data + p.b * m.row);
-    }
+    const Rows<const T>& m = args_.recurrent_dropout[gate];
+    gather_left(s, i, p.h_prev, units(),
+                reset ? args_.reset.at(p.t, p.b) : nullptr,
+                dropout() ? m.data + p.b * m.row : nullptr, left);
   }
-  return {s.scaled, unit_row_};
+  return left;
 }
 
-// sum (+)= leftᵀ·right over `count` rows, for the slice's columns.
+// sum (+)= leftᵀ·right over `count` rows, for the slice's columns. The left
+// side is one column that repeats where group is 0.
 template <class T>
-void WeightGradient<T>::add(const Sum& sum, Rows<const C> left,
-                            Rows<const C> right, Index count,
-                            const Slice& slice, bool first) {
+void WeightGradient<T>::add(const Sum& sum, const C* left, Index group,
+                            const C* right, Index count, const Slice& slice,
+                            bool first) {
   if (!sum.result) return;
-  for_each_panel(
-      slice.unit, slice.units, split_.panel_columns, [&](Index j, Index n) {
-        const Index vectors = ceil_div(n, kernels_.width);
-        for (Index i = 0; i < sum.rows; i += kernels_.block_rows) {
-          const Index rows =
-              std::min<Index>(kernels_.block_rows, sum.rows - i);
-          C* to = sum.sum.data + i * sum.sum.row + j;
-          const TileArgs<C> tile{left.data + i,
-                                 left.row,
-                                 right.data + j - slice.unit,
-                                 right.row,
-                                 count,
-                                 first ? zeros_ : to,
-                                 first ? 0 : sum.sum.row,
-                                 to,
-                                 sum.sum.row};
-          // The next block's sums come from far away while this one adds up.
-          for (Index next = 0; next < rows; ++next)
-            for (Index v = 0; v < n; v += 64 / Index(sizeof(C)))
-              __builtin_prefetch(
-                  to + (kernels_.block_rows + next) * sum.sum.row + v, 1);
-          kernels_.tile_transposed[rows][vectors](tile);
-        }
-      });
+  const Index block = kernels_.block_rows;
+  const auto tile = [&](Index i, Index j, Index n) {
+    const Index rows = std::min(block, sum.rows - i);
+    C* to = sum.sum.data + i * sum.sum.row + j;
+    const TileArgs<C> args{
+        group ? left + i / group * group_stride() + i % group : left,
+        group,
+        right + j - slice.unit,
+        gate_row_,
+        count,
+        first ? zeros_ : to,
+        first ? 0 : sum.sum.row,
+        to,
+        sum.sum.row};
+    // The next block's sums come from far away while this one adds up.
+    if (i + block < sum.rows && count >= kDeepEnough)
+      for (Index next = block; next < block + rows; ++next)
+        for (Index v = 0; v < n; v += 64 / static_cast<Index>(sizeof(C)))
+          __builtin_prefetch(to + next * sum.sum.row + v, 1);
+    kernels_.tile_transposed[rows][ceil_div(n, kernels_.width)](args);
+  };
+  const auto blocks = [&](auto body) {
+    for (Index i = 0; i < sum.rows; i += block) body(i);
+  };
+  const auto panels = [&](auto body) {
+    for_each_panel(slice.unit, slice.units, split_.panel_columns, body);
+  };
+  if (count >= kDeepEnough)
+    panels([&](Index j, Index n) { blocks([&](Index i) { tile(i, j, n); }); });
+  else
+    blocks([&](Index i) { panels([&](Index j, Index n) { tile(i, j, n); }); });
 }
 
 template <class T>
@@ -285,18 +308,22 @@ void WeightGradient<T>::run_part(Index part) {
 
   bool first = true;
   const auto add_block = [&](Index count) {
-    gather(s, count, slice);
-    const auto right = [&](int gate) {
-      return Rows<const C>{s.d_gate[gate], gate_row_};
-    };
+    gather_gates(s, count, slice);
+    if (args_.d_kernel[0])
+      for (Index i = 0; i < count; ++i)
+        gather_left(s, i, args_.x.at(s.place[i].t, s.place[i].b), shape.inputs,
+                    nullptr, nullptr, s.inputs);
     for (int g = 0; g < kGates; ++g) {
-      const int r = recurrent_gate(g);
-      add(kernel_[g], {s.inputs, input_row_}, right(g), count, slice, first);
-      add(bias_[g], {one_, 0}, right(g), count, slice, first);
+      const C* right = s.d_gate[g];
+      add(kernel_[g], s.inputs, group_, right, count, slice, first);
+      add(bias_[g], one_, 0, right, count, slice, first);
+    }
+    for (int g = 0; g < kGates; ++g) {
+      const C* right = s.d_gate[recurrent_gate(g)];
       if (recurrent_[g].result)
-        add(recurrent_[g], recurrent_left(s, g, count), right(r), count, slice,
-            first);
-      add(recurrent_bias_[g], {one_, 0}, right(r), count, slice, first);
+        add(recurrent_[g], recurrent_left(s, g, count), group_, right, count,
+            slice, first);
+      add(recurrent_bias_[g], one_, 0, right, count, slice, first);
     }
     first = false;
   };

@@ -106,6 +106,13 @@ void read_rows(Rows<const T> src, const BlockRows& rows, Index n,
   }
 }
 
+template <class C>
+void scatter_groups(const C* src, Index n, C* dst, Index group,
+                    Index group_stride) {
+  for (Index j = 0; j < n; j += kWidth<C>)
+    store(dst + j / group * group_stride + j % group, load(src + j));
+}
+
 template <class T>
 void write_rows(Rows<const Compute<T>> src, const BlockRows& rows, Index n,
                 Rows<T> dst) {

@@ -29,8 +29,10 @@ Split choose_split(const SplitQuestion& q) {
   split.batch = q.batch;
   split.units = q.units;
   split.width = q.width;
-  const Index row_work = std::max<Index>(1, q.step_work);
-  const Index step_work = row_work * std::max<Index>(1, q.batch);
+  // Few rows wait for the weights rather than for the arithmetic.
+  constexpr Index kRowsWorthOfWeights = 3;
+  const Index step_work =
+      std::max<Index>(1, q.step_work) * std::max(kRowsWorthOfWeights, q.batch);
   const Index work = step_work * std::max<Index>(1, q.steps);
   const Index wanted = std::clamp<Index>(work / kWorkWorthAThread, 1,
                                          std::max(1, q.threads));
