@@ -98,6 +98,10 @@ struct GruForward {
   Mask mask;
   Rows<const T> recurrent_dropout[kGates];  // [B, H]; null: none (all or none)
 
+  // From gru_pack with the same weights, shape, options, number of threads and
+  // instruction set; null: weights are packed as far as the call needs it.
+  const void* packed = nullptr;
+
   Sequence<T> outputs;  // [T, B, H]; null: not wanted
   Rows<T> state;        // [B, H]; the last state; null: not wanted; may be h0
   // [T, B, H] z, r, c and, reset after only, gh_c. data null in inference; any
@@ -183,6 +187,13 @@ void gru_input_gradient(const GruInputGradient<T>&, const Threads&,
 template <class T>
 void gru_weight_gradient(const GruWeightGradient<T>&, const Threads&,
                          void* workspace);
+
+// For the same weights in many calls (a stream of single steps): packs them
+// once into packed_bytes() bytes, aligned like a workspace.
+template <class T>
+std::size_t packed_bytes(const GruForward<T>&, const Threads&);
+template <class T>
+void gru_pack(const GruForward<T>&, const Threads&, void* packed);
 
 }  // namespace fused_rnn
 

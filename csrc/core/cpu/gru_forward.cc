@@ -30,16 +30,23 @@ class Forward {
  public:
   using C = Compute<T>;
 
-  Forward(const GruForward<T>& args, const Threads& threads, void* base)
-      : args_(args), threads_(threads), kernels_(kernels<T>()) {
-    plan();
-    Workspace workspace(base);
-    layout(workspace);
-    bytes_ = workspace.bytes();
-  }
+  Forward(const GruForward<T>& args, const Threads& threads)
+      : args_(args), threads_(threads), kernels_(kernels<T>()) {}
 
-  std::size_t bytes() const { return bytes_; }
-  void run();
+  std::size_t workspace_bytes() {
+    plan(args_.packed);
+    Workspace workspace(nullptr);
+    layout(workspace);
+    return workspace.bytes();
+  }
+  std::size_t packed_bytes() {
+    plan(true);
+    Workspace packed(nullptr);
+    layout_weights(packed);
+    return packed.bytes();
+  }
+  void pack(void* base);
+  void run(void* base);
 
  private:
   // What a part has to itself.
@@ -62,12 +69,14 @@ class Forward {
                           : args_.shape.batch;
   }
 
-  void plan();
+  void plan(bool packed);
+  void layout_weights(Workspace&);
   void layout(Workspace&);
   void take_scratch(Workspace&, Scratch&) const;
   Scratch scratch(Index part) const;
+  void prepare_biases();
   void prepare();
-  void pack(Index part);
+  void pack_share(Index part);
   void run_rows(Index part);
   void run_columns(Index phase, Index part);
 
@@ -110,8 +119,6 @@ class Forward {
   const GruForward<T>& args_;
   const Threads& threads_;
   const Kernels<T>& kernels_;
-  std::size_t bytes_ = 0;
-
   Split split_;
   Index chunk_ = 1;            // steps projected at once
   Index gate_columns_ = 0;     // of a gate in gx
@@ -135,7 +142,7 @@ class Forward {
 };
 
 template <class T>
-void Forward<T>::plan() {
+void Forward<T>::plan(bool packed) {
   const GruShape& shape = args_.shape;
   const Index inputs = shape.inputs;
   split_ = choose_split({threads_.count, steps(), shape.batch, units(),
@@ -171,7 +178,9 @@ void Forward<T>::plan() {
       std::is_same<T, C>::value && args_.h0 && !args_.mask.data;
 
   Packing packing = Packing::kPacked;
-  if (one_step())
+  if (packed)
+    packing = Packing::kPacked;
+  else if (one_step())
     packing = rows >= kRowsWorthStreaming ? Packing::kStreamed
                                           : Packing::kInPlace;
   else if (steps() < kStepsWorthPacking && rows <= 2)
@@ -186,15 +195,25 @@ void Forward<T>::plan() {
 }
 
 template <class T>
-void Forward<T>::layout(Workspace& workspace) {
-  const Index batch = args_.shape.batch;
-  order_.take(workspace, args_.mask, args_.shape, split_);
+void Forward<T>::layout_weights(Workspace& workspace) {
   for (int g = 0; g < kGates; ++g) {
     kernel_[g].take(workspace);
     recurrent_[g].take(workspace);
     bias_[g] = workspace.take<C>(row_);
   }
   if (after()) recurrent_bias_ = workspace.take<C>(row_);
+}
+
+template <class T>
+void Forward<T>::layout(Workspace& workspace) {
+  const Index batch = args_.shape.batch;
+  if (args_.packed) {
+    Workspace packed(const_cast<void*>(args_.packed));  // only read from
+    layout_weights(packed);
+  } else {
+    layout_weights(workspace);
+  }
+  order_.take(workspace, args_.mask, args_.shape, split_);
   if (!reads_h0_in_place_ || steps() > 1)
     h_[0] = workspace.take<C>(batch * row_);
   h_[1] = workspace.take<C>(batch * row_);
@@ -230,22 +249,26 @@ typename Forward<T>::Scratch Forward<T>::scratch(Index part) const {
   return s;
 }
 
-// What all parts read: biases, the order of rows, the first state.
 template <class T>
-void Forward<T>::prepare() {
-  order_.build();
+void Forward<T>::prepare_biases() {
   const GruWeights<T>& w = args_.weights;
   const BlockRows one{1};
   for (int g = 0; g < kGates; ++g) {
     kernels_.read_rows({w.bias[g], 0}, one, units(), {bias_[g], row_});
-    if (!after() || !w.recurrent_bias[g]) continue;
-    if (g != kCandidate)
+    if (after() && w.recurrent_bias[g] && g != kCandidate)
       kernels_.add_rows({w.recurrent_bias[g], 0}, one, units(),
                         {bias_[g], row_});
   }
   if (after())
     kernels_.read_rows({w.recurrent_bias[kCandidate], 0}, one, units(),
                        {recurrent_bias_, row_});
+}
+
+// What all parts read: biases, the order of rows, the first state.
+template <class T>
+void Forward<T>::prepare() {
+  if (!args_.packed) prepare_biases();
+  order_.build();
   const Slice all{0, args_.shape.batch, 0, units()};
   if (!reads_h0_in_place_)
     kernels_.read_rows(args_.h0, order_.block(all, all.rows), units(),
@@ -255,7 +278,8 @@ void Forward<T>::prepare() {
 
 // This part's share of all panels, or the panels of its own slice.
 template <class T>
-void Forward<T>::pack(Index part) {
+void Forward<T>::pack_share(Index part) {
+  if (args_.packed) return;
   const auto share = [&](Panels<T>& matrix, Index panel_columns) {
     const Slice slice = split_.share_of_panels(part, panel_columns);
     for_each_panel(slice.unit, slice.units, panel_columns,
@@ -469,18 +493,30 @@ void Forward<T>::run_columns(Index phase, Index part) {
     return;
   }
   const Index t = phase / stages;
-  if (phase == 0) pack(part);
+  if (phase == 0) pack_share(part);
   if (phase % stages == 0 && t % chunk_ == 0) project_chunk(s, slice, t);
   step(s, slice, t, static_cast<int>(phase % stages));
 }
 
 template <class T>
-void Forward<T>::run() {
+void Forward<T>::pack(void* base) {
+  plan(true);
+  Workspace packed(base);
+  layout_weights(packed);
+  prepare_biases();
+  for (Index part = 0; part < split_.parts; ++part) pack_share(part);
+}
+
+template <class T>
+void Forward<T>::run(void* base) {
   if (args_.shape.batch == 0 || units() == 0) return;
+  plan(args_.packed);
+  Workspace workspace(base);
+  layout(workspace);
   prepare();
   if (split_.by_rows) {
     run_phases(threads_, 2, split_.parts, [&](Index phase, Index part) {
-      phase == 0 ? pack(part) : run_rows(part);
+      phase == 0 ? pack_share(part) : run_rows(part);
     });
   } else {
     run_phases(threads_, (after() ? 1 : 2) * steps() + 1, split_.parts,
@@ -492,19 +528,32 @@ void Forward<T>::run() {
 
 template <class T>
 std::size_t workspace_bytes(const GruForward<T>& args, const Threads& threads) {
-  return Forward<T>(args, threads, nullptr).bytes();
+  return Forward<T>(args, threads).workspace_bytes();
 }
 
 template <class T>
 void gru_forward(const GruForward<T>& args, const Threads& threads,
                  void* workspace) {
-  Forward<T>(args, threads, workspace).run();
+  Forward<T>(args, threads).run(workspace);
 }
 
-#define FUSED_RNN_INSTANTIATE(T)                                         \
-  template std::size_t workspace_bytes(const GruForward<T>&,             \
-                                       const Threads&);                  \
-  template void gru_forward(const GruForward<T>&, const Threads&, void*);
+template <class T>
+std::size_t packed_bytes(const GruForward<T>& args, const Threads& threads) {
+  return Forward<T>(args, threads).packed_bytes();
+}
+
+template <class T>
+void gru_pack(const GruForward<T>& args, const Threads& threads,
+              void* packed) {
+  Forward<T>(args, threads).pack(packed);
+}
+
+#define FUSED_RNN_INSTANTIATE(T)                                          \
+  template std::size_t workspace_bytes(const GruForward<T>&,              \
+                                       const Threads&);                   \
+  template void gru_forward(const GruForward<T>&, const Threads&, void*); \
+  template std::size_t packed_bytes(const GruForward<T>&, const Threads&); \
+  template void gru_pack(const GruForward<T>&, const Threads&, void*);
 FUSED_RNN_INSTANTIATE(float)
 FUSED_RNN_INSTANTIATE(double)
 FUSED_RNN_INSTANTIATE(Half)
