@@ -136,7 +136,7 @@ void Backward<T>::take_scratch(Workspace& own, Scratch& s) const {
   const Index rows = max_rows();
   s.d = own.take<C>(rows * row_);
   s.product = own.take<C>(dropout() ? rows * split_.panel_columns : 0);
-  s.panel = own.take<C>(units() * split_.panel_columns);
+  s.panel = own.take<C>(recurrent_[0].buffer_size(split_.panel_columns));
   s.h_prev = own.take<const T*>(rows);
   s.valid = own.take<std::uint8_t>(rows);
 }
@@ -189,16 +189,15 @@ void Backward<T>::products(const Scratch& s, const Slice& slice, Index t,
                            int first_gate, int end_gate, Index rows) {
   const auto product = [&](int g, Index j, Index n) {
     const Rows<C> a = rows_of(operand_[t & 1][operand_of(g)], slice, 0);
-    const Panel<C> panel = recurrent_[g].panel(j, n, s.panel);
     const Rows<C> d{s.d + j - slice.unit, row_};
     if (!dropout()) {
-      multiply(kernels_, rows, {a.data, a.row}, units(), panel,
-               {d.data, d.row}, d);
+      recurrent_[g].product(rows, {a.data, a.row}, units(), j, n, s.panel,
+                            {d.data, d.row}, d);
       return;
     }
     const Rows<C> one_gate{s.product, split_.panel_columns};
-    multiply(kernels_, rows, {a.data, a.row}, units(), panel, {zeros_, 0},
-             one_gate);
+    recurrent_[g].product(rows, {a.data, a.row}, units(), j, n, s.panel,
+                          {zeros_, 0}, one_gate);
     kernels_.add_scaled_rows({one_gate.data, one_gate.row},
                              {args_.recurrent_dropout[g].data + j,
                               args_.recurrent_dropout[g].row},

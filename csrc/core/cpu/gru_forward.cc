@@ -55,7 +55,7 @@ class Forward {
     Index* first_row = nullptr;  // [chunk + 1]: where a step's rows are in gx
     C* gh_c = nullptr;           // [rows][gate_columns_]
     C* inputs = nullptr;         // [rows of a chunk][input_row_], gathered
-    C* panel = nullptr;          // a streamed panel
+    C* panel = nullptr;          // of a weight matrix, streamed
     std::uint8_t* valid = nullptr;
   };
 
@@ -236,8 +236,9 @@ void Forward<T>::take_scratch(Workspace& own, Scratch& s) const {
   s.first_row = own.take<Index>(chunk_ + 1);
   s.gh_c = own.take<C>(after() ? rows * gate_columns_ : 0);
   s.inputs = own.take<C>(gathers_ ? chunk_ * rows * input_row_ : 0);
-  s.panel = own.take<C>(std::max(args_.shape.inputs * kernel_columns_,
-                                 units() * split_.panel_columns));
+  s.panel = own.take<C>(
+      std::max(kernel_[0].buffer_size(kernel_columns_),
+               recurrent_[0].buffer_size(split_.panel_columns)));
   s.valid = own.take<std::uint8_t>(rows);
 }
 
@@ -295,13 +296,11 @@ template <class T>
 void Forward<T>::project(const Scratch& s, const Slice& slice, Index t,
                          Index chunk, int gate, Index j, Index count,
                          Index gx_column) {
-  const Panel<C> panel = kernel_[gate].panel(j, count, s.panel);
-  const Index depth = args_.shape.inputs;
   const Index gx_row = kGates * gate_columns_;
   const auto rows = [&](Rows<const C> a, Index first, Index n) {
-    multiply(kernels_, n, a, depth, panel, {bias_[gate] + j, 0},
-             {s.gx + first * gx_row + gate * gate_columns_ + gx_column,
-              gx_row});
+    kernel_[gate].product(
+        n, a, args_.shape.inputs, j, count, s.panel, {bias_[gate] + j, 0},
+        {s.gx + first * gx_row + gate * gate_columns_ + gx_column, gx_row});
   };
   if (gathers_) {
     rows({s.inputs, input_row_}, 0, s.first_row[chunk]);
@@ -359,8 +358,8 @@ void Forward<T>::products(const Scratch& s, const Slice& slice, Index t,
       init = {recurrent_bias_ + j, 0};
       sum = {s.gh_c + gx_column(slice, j), gate_columns_};
     }
-    multiply(kernels_, active, at(operand(t, g), slice.row, 0), depth(t),
-             recurrent_[g].panel(j, count, s.panel), init, sum);
+    recurrent_[g].product(active, at(operand(t, g), slice.row, 0), depth(t), j,
+                          count, s.panel, init, sum);
   }
 }
 

@@ -110,7 +110,7 @@ void InputGradient<T>::take_scratch(Workspace& own, Scratch& s) const {
   s.place = own.take<Place>(block_);
   for (C*& left : s.left) left = own.take<C>(one_stride_ ? 0 : block_ * row_);
   s.d_x = own.take<C>(block_ * split_.panel_columns);
-  s.panel = own.take<C>(args_.shape.units * split_.panel_columns);
+  s.panel = own.take<C>(kernel_[0].buffer_size(split_.panel_columns));
 }
 
 // Lists the valid ones of some rows; masked rows get their zeros here.
@@ -157,8 +157,8 @@ void InputGradient<T>::run_block(const Scratch& s, Index first, Index end,
     for (int g = 0; g < kGates; ++g) {
       const Rows<const C> init =
           g == 0 ? Rows<const C>{zeros_, 0} : Rows<const C>{d_x.data, d_x.row};
-      multiply(kernels_, count, a[g], args_.shape.units,
-               kernel_[g].panel(j, n, s.panel), init, d_x);
+      kernel_[g].product(count, a[g], args_.shape.units, j, n, s.panel, init,
+                         d_x);
     }
     for (Index i = 0; i < count; ++i)
       kernels_.write_rows({d_x.data + i * d_x.row, 0}, BlockRows{1}, n,

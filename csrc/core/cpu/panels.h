@@ -11,17 +11,13 @@
 
 namespace fused_rnn {
 
-// How panels come about. Packed: once, for many steps. Streamed: each when it
-// is used, into a buffer of the thread, for one step of many rows. In place:
+// How panels come about. Packed: once, for many steps. Streamed: piece by piece
+// when used, into a buffer of the thread, for one step of many rows. In place:
 // read from the caller's matrix, for few rows.
 enum class Packing { kPacked, kStreamed, kInPlace };
 
-template <class C>
-struct Panel {
-  const C* b;
-  Index b_k;
-  int vectors;
-};
+// Rows of a streamed piece: three vectors wide it takes half of an L1 cache.
+constexpr Index kStreamDepth = 128;
 
 // The [depth, columns] matrix that `source` stores plain, or transposed:
 // element (k, j) at source.data[j * source.row + k]. A panel is named by its
@@ -49,39 +45,85 @@ class Panels {
     if (packing_ == Packing::kPacked)
       packed_ = workspace.take<C>(depth_ * padded(columns_));
   }
-
-  // Before panel(), when packed; the same (j, count) must be asked for later.
-  void pack(Index j, Index count) {
-    if (packing_ == Packing::kPacked) pack_to(j, count, packed_ + j * depth_);
-  }
-
-  // `buffer` holds depth times the padded count elements.
-  Panel<C> panel(Index j, Index count, C* buffer) const {
-    const Index wide = padded(count);
-    const int vectors = static_cast<int>(wide / kernels_->width);
-    if (packing_ == Packing::kPacked)
-      return {packed_ + j * depth_, wide, vectors};
-    if constexpr (std::is_same<T, C>::value) {
-      // Columns that do not fill the last vector cannot be read in place:
-      // whole vectors would leave the matrix.
-      if (packing_ == Packing::kInPlace && wide == count)
-        return {source_.data + j, source_.row, vectors};
+  // Elements of the buffer that product() needs for panels of so many columns.
+  Index buffer_size(Index panel_columns) const {
+    switch (packing_) {
+      case Packing::kPacked:
+        return 0;
+      case Packing::kStreamed:
+        return std::min(depth_, kStreamDepth) * padded(panel_columns);
+      case Packing::kInPlace:
+        return std::min(depth_, kStreamDepth) * kernels_->width;
     }
-    pack_to(j, count, buffer);
-    return {buffer, wide, vectors};
+    return 0;
   }
 
-  Index depth() const { return depth_; }
+  // Before product(), when packed; the same (j, count) must be asked for later.
+  void pack(Index j, Index count) {
+    if (packing_ == Packing::kPacked)
+      pack_piece(j, count, 0, depth_, packed_ + j * depth_);
+  }
+
+  // c = init + a·(columns [j, j + count)) over the first `depth` rows, which
+  // are all or none. c and init stand at column j; init may be c.
+  void product(Index rows, Rows<const C> a, Index depth, Index j, Index count,
+               C* buffer, Rows<const C> init, Rows<C> c) const {
+    if (depth == 0 || packing_ == Packing::kPacked) {
+      multiply(rows, a, depth, {packed_ + j * depth_, padded(count)}, count,
+               init, c);
+      return;
+    }
+    Index done = 0;
+    if constexpr (std::is_same<T, C>::value) {
+      if (packing_ == Packing::kInPlace) {
+        // Columns that do not fill a vector cannot be read in place: whole
+        // vectors would leave the matrix.
+        done = count / kernels_->width * kernels_->width;
+        if (done > 0)
+          multiply(rows, a, depth, {source_.data + j, source_.row}, done, init,
+                   c);
+      }
+    }
+    if (done == count) return;
+    init.data += done;
+    c.data += done;
+    for (Index k = 0; k < depth; k += kStreamDepth) {
+      const Index piece = std::min(kStreamDepth, depth - k);
+      pack_piece(j + done, count - done, k, piece, buffer);
+      multiply(rows, {a.data + k, a.row}, piece,
+               {buffer, padded(count - done)}, count - done, init, c);
+      init = {c.data, c.row};
+    }
+  }
 
  private:
   Index padded(Index count) const { return round_up(count, kernels_->width); }
-  void pack_to(Index j, Index count, C* to) const {
+
+  void pack_piece(Index j, Index count, Index k, Index depth, C* to) const {
     if (transposed_)
-      kernels_->pack_transposed(source_.data + j * source_.row, source_.row,
-                                depth_, count, to, padded(count));
+      kernels_->pack_transposed(source_.data + j * source_.row + k, source_.row,
+                                depth, count, to, padded(count));
     else
-      kernels_->pack(source_.data + j, source_.row, depth_, count, to,
-                     padded(count));
+      kernels_->pack(source_.data + k * source_.row + j, source_.row, depth,
+                     count, to, padded(count));
+  }
+
+  // Any number of rows, in register blocks of even size.
+  void multiply(Index rows, Rows<const C> a, Index depth, Rows<const C> b,
+                Index count, Rows<const C> init, Rows<C> c) const {
+    const Index vectors = padded(count) / kernels_->width;
+    int block = kernels_->block_rows;
+    while (kernels_->max_vectors[block] < vectors) --block;
+    const Index blocks = ceil_div(rows, block);
+    for (Index n = 0, i = 0; n < blocks; ++n) {
+      const Index end = rows * (n + 1) / blocks;
+      const TileArgs<C> tile{a.data + i * a.row,       a.row, b.data,
+                             b.row,                    depth,
+                             init.data + i * init.row, init.row,
+                             c.data + i * c.row,       c.row};
+      kernels_->tile[end - i][vectors](tile);
+      i = end;
+    }
   }
 
   Rows<const T> source_;
@@ -98,25 +140,6 @@ template <class Body>
 void for_each_panel(Index first, Index count, Index panel_columns, Body body) {
   for (Index j = first, end = first + count; j < end; j += panel_columns)
     body(j, std::min(panel_columns, end - j));
-}
-
-// c = init + a·panel for any number of rows, in register blocks of even size.
-template <class T, class C = Compute<T>>
-void multiply(const Kernels<T>& kernels, Index rows, Rows<const C> a,
-              Index depth, const Panel<C>& panel, Rows<const C> init,
-              Rows<C> c) {
-  int block = kernels.block_rows;
-  while (kernels.max_vectors[block] < panel.vectors) --block;
-  const Index blocks = ceil_div(rows, block);
-  for (Index n = 0, i = 0; n < blocks; ++n) {
-    const Index end = rows * (n + 1) / blocks;
-    const TileArgs<C> tile{a.data + i * a.row,       a.row, panel.b,
-                           panel.b_k,                depth,
-                           init.data + i * init.row, init.row,
-                           c.data + i * c.row,       c.row};
-    kernels.tile[end - i][panel.vectors](tile);
-    i = end;
-  }
 }
 
 }  // namespace fused_rnn
