@@ -1,0 +1,126 @@
+// One forward call: how its work is cut and where its scratch lies
+// (gru_forward_plan.cc), and its time loop (gru_forward.cc).
+#ifndef FUSED_RNN_CORE_CPU_GRU_FORWARD_H_
+#define FUSED_RNN_CORE_CPU_GRU_FORWARD_H_
+
+#include <type_traits>
+
+#include "core/cpu/kernels.h"
+#include "core/cpu/panels.h"
+#include "core/cpu/row_order.h"
+#include "core/cpu/split.h"
+#include "core/cpu/workspace.h"
+#include "core/gru.h"
+#include "core/parallel.h"
+
+namespace fused_rnn {
+
+template <class T>
+class Forward {
+ public:
+  using C = Compute<T>;
+
+  Forward(const GruForward<T>& args, const Threads& threads)
+      : args_(args), threads_(threads), kernels_(kernels<T>()) {}
+
+  std::size_t workspace_bytes();
+  std::size_t packed_bytes();
+  void pack(void* packed);
+  void run(void* workspace);
+
+ private:
+  // What a part has to itself.
+  struct Scratch {
+    C* gx = nullptr;             // [rows of a chunk][3][gate_columns_]
+    Index* first_row = nullptr;  // [chunk + 1]: where a step's rows are in gx
+    C* gh_c = nullptr;           // [rows][gate_columns_]
+    C* inputs = nullptr;         // [rows of a chunk][input_row_], gathered
+    C* panel = nullptr;          // of a weight matrix, streamed
+    std::uint8_t* valid = nullptr;
+  };
+
+  Index steps() const { return args_.shape.steps; }
+  Index units() const { return args_.shape.units; }
+  bool after() const { return args_.options.reset_after; }
+  bool dropout() const { return static_cast<bool>(args_.recurrent_dropout[0]); }
+  bool one_step() const { return steps() == 1; }
+  Index max_rows() const {
+    return split_.by_rows ? ceil_div(args_.shape.batch, split_.parts)
+                          : args_.shape.batch;
+  }
+
+  void plan(bool packed);
+  void layout_weights(Workspace&);
+  void layout(Workspace&);
+  void take_scratch(Workspace&, Scratch&) const;
+  Scratch scratch(Index part) const;
+  void prepare_biases();
+  void prepare();
+  void pack_share(Index part);
+  void run_rows(Index part);
+  void run_columns(Index phase, Index part);
+
+  void project_chunk(const Scratch&, const Slice&, Index t);
+  void project(const Scratch&, const Slice&, Index t, Index chunk, int gate,
+               Index j, Index count, Index gx_column);
+  void products(const Scratch&, const Slice&, Index t, int stage, Index active,
+                Index j, Index count);
+  void gates(const Scratch&, const Slice&, Index t, int stage, Index active,
+             const std::uint8_t* valid, Index j, Index count);
+  void step(const Scratch&, const Slice&, Index t, int stage);
+  void carry_masked(const Slice&, Index t, Index active,
+                    const std::uint8_t* valid);
+  void drop(const Slice&, Index t, Index active);
+  void finish(const Slice&);
+
+  // The state before step t; rows at their positions.
+  Rows<const C> state(Index t) const {
+    if constexpr (std::is_same<T, C>::value)
+      if (t == 0 && reads_h0_in_place_) return args_.h0;
+    return {h_[t & 1], row_};
+  }
+  template <class U>
+  static Rows<U> at(Rows<U> rows, Index first, Index unit) {
+    return {rows.data + first * rows.row + unit, rows.row};
+  }
+  // What the recurrent product of a gate reads at step t.
+  Rows<const C> operand(Index t, int gate) const {
+    if (gate == kCandidate && !after()) return {reset_h_, row_};
+    if (dropout()) return {dropped_[t & 1][gate], row_};
+    return state(t);
+  }
+  // Where unit j's pre-activations are in a row of gx and gh_c.
+  Index gx_column(const Slice& slice, Index j) const {
+    return one_step() ? 0 : j - slice.unit;
+  }
+  // No state, no product.
+  Index depth(Index t) const { return t == 0 && !args_.h0 ? 0 : units(); }
+
+  const GruForward<T>& args_;
+  const Threads& threads_;
+  const Kernels<T>& kernels_;
+  Split split_;
+  Index chunk_ = 1;            // steps projected at once
+  Index gate_columns_ = 0;     // of a gate in gx
+  Index kernel_columns_ = 0;   // of a panel of the input kernel
+  Index group_columns_ = 0;    // whose products precede their gates
+  Index row_ = 0;              // of the states
+  Index input_row_ = 0;        // of gathered inputs
+  bool gathers_ = false;       // rows of x into scratch
+  bool reads_h0_in_place_ = false;
+
+  RowOrder order_;
+  Panels<T> kernel_[kGates];
+  Panels<T> recurrent_[kGates];
+  C* bias_[kGates] = {};         // recurrent bias included where it just adds
+  C* recurrent_bias_ = nullptr;  // of the candidate, reset after
+  C* h_[2] = {};
+  C* dropped_[2][kGates] = {};
+  C* reset_h_ = nullptr;
+  char* scratch_base_ = nullptr;
+  Index scratch_bytes_ = 0;
+};
+
+}  // namespace fused_rnn
+
+#endif  // FUSED_RNN_CORE_CPU_GRU_FORWARD_H_

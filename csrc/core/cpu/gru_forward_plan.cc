@@ -1,0 +1,204 @@
+// The forward pass before its first step: split, packing, scratch memory.
+#include <algorithm>
+
+#include "core/cpu/gru_forward.h"
+
+namespace fused_rnn {
+namespace {
+
+// The input projection of a chunk of steps should still lie in the L2 cache
+// (1 MB and more), beside the weights, when the steps read it.
+constexpr Index kChunkBytes = 256 * 1024;
+// Fewer rows do not pay for packing a panel that serves one step only.
+constexpr Index kRowsWorthStreaming = 16;
+// Rows of the caller's arrays are written in runs of about so many units: long
+// enough to fill pages' lines in order, short enough for the products to stay
+// in cache until the gates read them.
+constexpr Index kGroupColumns = 256;
+// Packing all weights costs about as much as two steps of a single row.
+constexpr Index kStepsWorthPacking = 4;
+
+}  // namespace
+
+template <class T>
+void Forward<T>::plan(bool packed) {
+  const GruShape& shape = args_.shape;
+  const Index inputs = shape.inputs;
+  split_ = choose_split({threads_.count, steps(), shape.batch, units(),
+                         kGates * units() * (inputs + units()), kernels_.width,
+                         kernels_.block_rows, kernels_.max_vectors});
+  row_ = scratch_row<C>(units(), kernels_.width);
+  input_row_ = scratch_row<C>(inputs, kernels_.width);
+
+  const Index rows = max_rows();
+  gathers_ = !std::is_same<T, C>::value || args_.mask.data;
+  if (one_step()) {
+    // Projects panel by panel: nothing of size [B, 3H] is ever stored.
+    gate_columns_ = split_.panel_columns;
+    kernel_columns_ = split_.panel_columns;
+    group_columns_ = split_.panel_columns;
+  } else {
+    Index own = 0;
+    for (Index p = 0; p < split_.parts; ++p)
+      own = std::max(own, split_.slice(p).units);
+    gate_columns_ = round_up(own, kernels_.width);
+    const Index step_bytes = std::max<Index>(
+        1, rows * kGates * gate_columns_ * static_cast<Index>(sizeof(C)));
+    chunk_ = std::clamp<Index>(kChunkBytes / step_bytes, 1,
+                               std::max<Index>(1, steps()));
+    kernel_columns_ =
+        panel_columns(own, chunk_ * rows, kernels_.width, kernels_.block_rows,
+                      kernels_.max_vectors);
+    group_columns_ = split_.panel_columns * std::max<Index>(1, kGroupColumns / split_.panel_columns);
+    const bool one_matrix = rows == 1 || args_.x.step == rows * args_.x.row;
+    if (!one_matrix && rows < kernels_.block_rows) gathers_ = true;
+  }
+  reads_h0_in_place_ =
+      std::is_same<T, C>::value && args_.h0 && !args_.mask.data;
+
+  Packing packing = Packing::kPacked;
+  if (packed)
+    packing = Packing::kPacked;
+  else if (one_step())
+    packing = rows >= kRowsWorthStreaming ? Packing::kStreamed
+                                          : Packing::kInPlace;
+  else if (steps() < kStepsWorthPacking && rows <= 2)
+    packing = Packing::kInPlace;
+  const GruWeights<T>& w = args_.weights;
+  for (int g = 0; g < kGates; ++g) {
+    kernel_[g] =
+        Panels<T>(w.kernel[g], false, inputs, units(), packing, kernels_);
+    recurrent_[g] =
+        Panels<T>(w.recurrent[g], false, units(), units(), packing, kernels_);
+  }
+}
+
+template <class T>
+void Forward<T>::layout_weights(Workspace& workspace) {
+  for (int g = 0; g < kGates; ++g) {
+    kernel_[g].take(workspace);
+    recurrent_[g].take(workspace);
+    bias_[g] = workspace.take<C>(row_);
+  }
+  if (after()) recurrent_bias_ = workspace.take<C>(row_);
+}
+
+template <class T>
+void Forward<T>::layout(Workspace& workspace) {
+  const Index batch = args_.shape.batch;
+  if (args_.packed) {
+    Workspace packed(const_cast<void*>(args_.packed));  // only read from
+    layout_weights(packed);
+  } else {
+    layout_weights(workspace);
+  }
+  order_.take(workspace, args_.mask, args_.shape, split_);
+  if (!reads_h0_in_place_ || steps() > 1)
+    h_[0] = workspace.take<C>(batch * row_);
+  h_[1] = workspace.take<C>(batch * row_);
+  if (!after()) reset_h_ = workspace.take<C>(batch * row_);
+  if (dropout())
+    for (auto& gates : dropped_)
+      for (C*& rows : gates) rows = workspace.take<C>(batch * row_);
+
+  Scratch unused;
+  Workspace own(nullptr);
+  take_scratch(own, unused);
+  scratch_bytes_ = static_cast<Index>(own.bytes());
+  scratch_base_ = workspace.take<char>(split_.parts * scratch_bytes_);
+}
+
+template <class T>
+void Forward<T>::take_scratch(Workspace& own, Scratch& s) const {
+  const Index rows = max_rows();
+  s.gx = own.take<C>(chunk_ * rows * kGates * gate_columns_);
+  s.first_row = own.take<Index>(chunk_ + 1);
+  s.gh_c = own.take<C>(after() ? rows * gate_columns_ : 0);
+  s.inputs = own.take<C>(gathers_ ? chunk_ * rows * input_row_ : 0);
+  s.panel = own.take<C>(
+      std::max(kernel_[0].buffer_size(kernel_columns_),
+               recurrent_[0].buffer_size(split_.panel_columns)));
+  s.valid = own.take<std::uint8_t>(rows);
+}
+
+template <class T>
+typename Forward<T>::Scratch Forward<T>::scratch(Index part) const {
+  Scratch s;
+  Workspace own(scratch_base_ + part * scratch_bytes_);
+  take_scratch(own, s);
+  return s;
+}
+
+template <class T>
+void Forward<T>::prepare_biases() {
+  const GruWeights<T>& w = args_.weights;
+  const BlockRows one{1};
+  for (int g = 0; g < kGates; ++g) {
+    kernels_.read_rows({w.bias[g], 0}, one, units(), {bias_[g], row_});
+    if (after() && w.recurrent_bias[g] && g != kCandidate)
+      kernels_.add_rows({w.recurrent_bias[g], 0}, one, units(),
+                        {bias_[g], row_});
+  }
+  if (after())
+    kernels_.read_rows({w.recurrent_bias[kCandidate], 0}, one, units(),
+                       {recurrent_bias_, row_});
+}
+
+// What all parts read: biases, the order of rows, the first state.
+template <class T>
+void Forward<T>::prepare() {
+  if (!args_.packed) prepare_biases();
+  order_.build();
+  const Slice all{0, args_.shape.batch, 0, units()};
+  if (!reads_h0_in_place_)
+    kernels_.read_rows(args_.h0, order_.block(all, all.rows), units(),
+                       {h_[0], row_});
+  if (dropout()) drop(all, 0, all.rows);
+}
+
+// This part's share of all panels, or the panels of its own slice.
+template <class T>
+void Forward<T>::pack_share(Index part) {
+  if (args_.packed) return;
+  const auto share = [&](Panels<T>& matrix, Index panel_columns) {
+    const Slice slice = split_.share_of_panels(part, panel_columns);
+    for_each_panel(slice.unit, slice.units, panel_columns,
+                   [&](Index j, Index n) { matrix.pack(j, n); });
+  };
+  for (int g = 0; g < kGates; ++g) {
+    share(kernel_[g], kernel_columns_);
+    share(recurrent_[g], split_.panel_columns);
+  }
+}
+
+template <class T>
+std::size_t Forward<T>::workspace_bytes() {
+  plan(args_.packed != nullptr);
+  Workspace workspace(nullptr);
+  layout(workspace);
+  return workspace.bytes();
+}
+
+template <class T>
+std::size_t Forward<T>::packed_bytes() {
+  plan(true);
+  Workspace packed(nullptr);
+  layout_weights(packed);
+  return packed.bytes();
+}
+
+template <class T>
+void Forward<T>::pack(void* base) {
+  plan(true);
+  Workspace packed(base);
+  layout_weights(packed);
+  prepare_biases();
+  for (Index part = 0; part < split_.parts; ++part) pack_share(part);
+}
+
+template class Forward<float>;
+template class Forward<double>;
+template class Forward<Half>;
+template class Forward<BFloat16>;
+
+}  // namespace fused_rnn
