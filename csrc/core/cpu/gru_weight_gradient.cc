@@ -95,7 +95,8 @@ class WeightGradient {
   void gather_gates(const Scratch&, Index count, const Slice&);
   void gather_left(const Scratch&, Index i, const T* from, Index n,
                    const T* times, const T* times_too, C* left);
-  const C* recurrent_left(const Scratch&, int gate, Index count);
+  const C* recurrent_left(const Scratch&, int gate, Index count,
+                          bool& h_prev_is_there);
   void add(const Sum&, const C* left, Index group, const C* right, Index count,
            const Slice&, bool first);
   void write(const Sum&, const Slice&);
@@ -232,11 +233,13 @@ void WeightGradient<T>::gather_left(const Scratch& s, Index i, const T* from,
 // What a gate's recurrent weights were multiplied by in the forward pass.
 template <class T>
 const Compute<T>* WeightGradient<T>::recurrent_left(const Scratch& s, int gate,
-                                                    Index count) {
+                                                    Index count,
+                                                    bool& h_prev_is_there) {
   const bool reset = gate == kCandidate && !after();
   const bool plain = !reset && !dropout();
   // h_prev itself serves all gates that read it unchanged.
-  if (plain && gate != kUpdate) return s.h_prev;
+  if (plain && h_prev_is_there) return s.h_prev;
+  h_prev_is_there = plain || h_prev_is_there;
   C* left = plain ? s.h_prev : s.scaled;
   for (Index i = 0; i < count; ++i) {
     const Place& p = s.place[i];
@@ -309,7 +312,8 @@ void WeightGradient<T>::run_part(Index part) {
   bool first = true;
   const auto add_block = [&](Index count) {
     gather_gates(s, count, slice);
-    if (args_.d_kernel[0])
+    if (kernel_[kUpdate].result || kernel_[kReset].result ||
+        kernel_[kCandidate].result)
       for (Index i = 0; i < count; ++i)
         gather_left(s, i, args_.x.at(s.place[i].t, s.place[i].b), shape.inputs,
                     nullptr, nullptr, s.inputs);
@@ -318,11 +322,12 @@ void WeightGradient<T>::run_part(Index part) {
       add(kernel_[g], s.inputs, group_, right, count, slice, first);
       add(bias_[g], one_, 0, right, count, slice, first);
     }
+    bool h_prev_is_there = false;
     for (int g = 0; g < kGates; ++g) {
       const C* right = s.d_gate[recurrent_gate(g)];
       if (recurrent_[g].result)
-        add(recurrent_[g], recurrent_left(s, g, count), group_, right, count,
-            slice, first);
+        add(recurrent_[g], recurrent_left(s, g, count, h_prev_is_there),
+            group_, right, count, slice, first);
       add(recurrent_bias_[g], one_, 0, right, count, slice, first);
     }
     first = false;
