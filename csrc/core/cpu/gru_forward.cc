@@ -11,25 +11,29 @@ void Forward<T>::project(const Scratch& s, const Slice& slice, Index t,
                          Index chunk, int gate, Index j, Index count,
                          Index gx_column) {
   const Index gx_row = kGates * gate_columns_;
-  const auto rows = [&](Rows<const C> a, Index first, Index n) {
+  // Rows first, first + stride, ... of gx from n rows of a.
+  const auto rows = [&](Rows<const C> a, Index n, Index first, Index stride) {
     kernel_[gate].product(
         n, a, args_.shape.inputs, j, count, s.panel, {bias_[gate] + j, 0},
-        {s.gx + first * gx_row + gate * gate_columns_ + gx_column, gx_row});
+        {s.gx + first * gx_row + gate * gate_columns_ + gx_column,
+         stride * gx_row});
   };
   if (gathers_) {
-    rows({s.inputs, input_row_}, 0, s.first_row[chunk]);
+    rows({s.inputs, input_row_}, s.first_row[chunk], 0, 1);
     return;
   }
   if constexpr (std::is_same<T, C>::value) {
     const Sequence<const T>& x = args_.x;
     const C* first = x.at(t, slice.row);
-    if (slice.rows == 1) {
-      rows({first, x.step}, 0, chunk);
-    } else if (x.step == slice.rows * x.row) {
-      rows({first, x.row}, 0, chunk * slice.rows);
+    if (x.step == slice.rows * x.row) {
+      rows({first, x.row}, chunk * slice.rows, 0, 1);
+    } else if (slice.rows < kernels_.block_rows) {
+      // Few rows of a step, but many steps of a row.
+      for (Index r = 0; r < slice.rows; ++r)
+        rows({first + r * x.row, x.step}, chunk, r, slice.rows);
     } else {
       for (Index c = 0; c < chunk; ++c)
-        rows({first + c * x.step, x.row}, c * slice.rows, slice.rows);
+        rows({first + c * x.step, x.row}, slice.rows, c * slice.rows, 1);
     }
   }
 }

@@ -50,8 +50,6 @@ void Forward<T>::plan(bool packed) {
         panel_columns(own, chunk_ * rows, kernels_.width, kernels_.block_rows,
                       kernels_.max_vectors);
     group_columns_ = split_.panel_columns * std::max<Index>(1, kGroupColumns / split_.panel_columns);
-    const bool one_matrix = rows == 1 || args_.x.step == rows * args_.x.row;
-    if (!one_matrix && rows < kernels_.block_rows) gathers_ = true;
   }
   reads_h0_in_place_ =
       std::is_same<T, C>::value && args_.h0 && !args_.mask.data;
