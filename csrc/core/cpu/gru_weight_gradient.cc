@@ -47,10 +47,12 @@ class WeightGradient {
   void run();
 
  private:
-  struct Place {
+  // Rows of one step that stand side by side in the batch.
+  struct Run {
     Index t;
     Index b;
-    const T* h_prev;  // null: zeros
+    Index count;
+    Rows<const T> h_prev;  // null: zeros
   };
   // One matrix to be summed: its rows are inputs or units, its columns a
   // gate's units. Sums may be the caller's array or scratch.
@@ -60,12 +62,11 @@ class WeightGradient {
     Rows<C> sum;
   };
   struct Scratch {
-    Place* place = nullptr;      // [kDepth]
+    Run* runs = nullptr;  // [kDepth]
     // Left sides, group_ columns at a time: [columns / group_][kDepth][group_].
     C* inputs = nullptr;
     C* h_prev = nullptr;
     C* scaled = nullptr;       // h_prev times r or a dropout mask
-    C* row = nullptr;          // one row on its way to a left side
     C* d_gate[kReserve] = {};  // [kDepth][gate_row_]
   };
 
@@ -90,12 +91,15 @@ class WeightGradient {
     const Mask& mask = args_.mask;
     return !mask.data || mask.data[t * mask.step + b * mask.row];
   }
-  const T* h_prev(Index t, Index b) const;
+  Rows<const T> h_prev(Index t, Index b) const;
+  static Rows<const T> step_row(Rows<const T> rows, Index b) {
+    if (rows) rows.data += b * rows.row;
+    return rows;
+  }
   void run_part(Index part);
-  void gather_gates(const Scratch&, Index count, const Slice&);
-  void gather_left(const Scratch&, Index i, const T* from, Index n,
-                   const T* times, const T* times_too, C* left);
-  const C* recurrent_left(const Scratch&, int gate, Index count,
+  void gather_gates(const Scratch&, Index runs, const Slice&);
+  void gather_inputs(const Scratch&, Index runs);
+  const C* recurrent_left(const Scratch&, int gate, Index runs,
                           bool& h_prev_is_there);
   void add(const Sum&, const C* left, Index group, const C* right, Index count,
            const Slice&, bool first);
@@ -183,7 +187,7 @@ void WeightGradient<T>::layout(Workspace& workspace) {
 
 template <class T>
 void WeightGradient<T>::take_scratch(Workspace& own, Scratch& s) const {
-  s.place = own.take<Place>(depth_);
+  s.runs = own.take<Run>(depth_);
   const Index inputs = args_.shape.inputs;
   const auto left = [&](Index columns) {
     return own.take<C>(ceil_div(columns, group_) * group_stride());
@@ -191,62 +195,64 @@ void WeightGradient<T>::take_scratch(Workspace& own, Scratch& s) const {
   s.inputs = left(inputs);
   s.h_prev = left(units());
   s.scaled = left(!after() || dropout() ? units() : 0);
-  s.row = own.take<C>(round_up(std::max(inputs, units()), kernels_.width));
   for (C*& d_gate : s.d_gate) d_gate = own.take<C>(depth_ * gate_row_);
 }
 
 // The state before step t: the output of the last valid step before it.
 template <class T>
-const T* WeightGradient<T>::h_prev(Index t, Index b) const {
+Rows<const T> WeightGradient<T>::h_prev(Index t, Index b) const {
   do --t;
   while (t >= 0 && !valid(t, b));
-  if (t >= 0) return args_.outputs.at(t, b);
-  return args_.h0 ? args_.h0.data + b * args_.h0.row : nullptr;
+  if (t >= 0) return {args_.outputs.at(t, b), args_.outputs.row};
+  return step_row(args_.h0, b);
 }
 
-// The block's rows of the gate gradients, the slice's units.
+// The gate gradients of some runs, the slice's units.
 template <class T>
-void WeightGradient<T>::gather_gates(const Scratch& s, Index count,
+void WeightGradient<T>::gather_gates(const Scratch& s, Index runs,
                                      const Slice& slice) {
   for (int g = 0; g < kReserve; ++g) {
     if (!args_.d_gates[g]) continue;
-    for (Index i = 0; i < count; ++i)
-      kernels_.read_rows(
-          {args_.d_gates[g].at(s.place[i].t, s.place[i].b) + slice.unit, 0},
-          BlockRows{1}, slice.units, {s.d_gate[g] + i * gate_row_, 0});
+    C* to = s.d_gate[g];
+    for (const Run* run = s.runs; run < s.runs + runs; ++run) {
+      kernels_.read_rows({args_.d_gates[g].at(run->t, run->b) + slice.unit,
+                          args_.d_gates[g].row},
+                         BlockRows{run->count}, slice.units, {to, gate_row_});
+      to += run->count * gate_row_;
+    }
   }
 }
 
-// Row i of a left side: a row of the caller's, times some others.
 template <class T>
-void WeightGradient<T>::gather_left(const Scratch& s, Index i, const T* from,
-                                    Index n, const T* times,
-                                    const T* times_too, C* left) {
-  const BlockRows one{1};
-  const Rows<C> row{s.row, 0};
-  kernels_.read_rows({from, 0}, one, n, row);
-  for (const T* by : {times, times_too})
-    if (by) kernels_.scale_rows({s.row, 0}, {by, 0}, one, n, row);
-  kernels_.scatter_groups(s.row, n, left + i * group_, group_, group_stride());
+void WeightGradient<T>::gather_inputs(const Scratch& s, Index runs) {
+  C* to = s.inputs;
+  for (const Run* run = s.runs; run < s.runs + runs; ++run) {
+    kernels_.read_groups({args_.x.at(run->t, run->b), args_.x.row}, {}, {},
+                         run->count, args_.shape.inputs, to, group_,
+                         group_stride());
+    to += run->count * group_;
+  }
 }
 
 // What a gate's recurrent weights were multiplied by in the forward pass.
 template <class T>
 const Compute<T>* WeightGradient<T>::recurrent_left(const Scratch& s, int gate,
-                                                    Index count,
+                                                    Index runs,
                                                     bool& h_prev_is_there) {
   const bool reset = gate == kCandidate && !after();
   const bool plain = !reset && !dropout();
   // h_prev itself serves all gates that read it unchanged.
   if (plain && h_prev_is_there) return s.h_prev;
   h_prev_is_there = plain || h_prev_is_there;
-  C* left = plain ? s.h_prev : s.scaled;
-  for (Index i = 0; i < count; ++i) {
-    const Place& p = s.place[i];
-    const Rows<const T>& m = args_.recurrent_dropout[gate];
-    gather_left(s, i, p.h_prev, units(),
-                reset ? args_.reset.at(p.t, p.b) : nullptr,
-                dropout() ? m.data + p.b * m.row : nullptr, left);
+  C* const left = plain ? s.h_prev : s.scaled;
+  C* to = left;
+  for (const Run* run = s.runs; run < s.runs + runs; ++run) {
+    Rows<const T> r;
+    if (reset) r = {args_.reset.at(run->t, run->b), args_.reset.row};
+    kernels_.read_groups(run->h_prev, r,
+                         step_row(args_.recurrent_dropout[gate], run->b),
+                         run->count, units(), to, group_, group_stride());
+    to += run->count * group_;
   }
   return left;
 }
@@ -310,13 +316,11 @@ void WeightGradient<T>::run_part(Index part) {
   const GruShape& shape = args_.shape;
 
   bool first = true;
-  const auto add_block = [&](Index count) {
-    gather_gates(s, count, slice);
+  const auto add_block = [&](Index runs, Index count) {
+    gather_gates(s, runs, slice);
     if (kernel_[kUpdate].result || kernel_[kReset].result ||
         kernel_[kCandidate].result)
-      for (Index i = 0; i < count; ++i)
-        gather_left(s, i, args_.x.at(s.place[i].t, s.place[i].b), shape.inputs,
-                    nullptr, nullptr, s.inputs);
+      gather_inputs(s, runs);
     for (int g = 0; g < kGates; ++g) {
       const C* right = s.d_gate[g];
       add(kernel_[g], s.inputs, group_, right, count, slice, first);
@@ -326,26 +330,31 @@ void WeightGradient<T>::run_part(Index part) {
     for (int g = 0; g < kGates; ++g) {
       const C* right = s.d_gate[recurrent_gate(g)];
       if (recurrent_[g].result)
-        add(recurrent_[g], recurrent_left(s, g, count, h_prev_is_there),
+        add(recurrent_[g], recurrent_left(s, g, runs, h_prev_is_there),
             group_, right, count, slice, first);
       add(recurrent_bias_[g], one_, 0, right, count, slice, first);
     }
     first = false;
   };
 
+  Index runs = 0;
   Index count = 0;
+  const auto flush = [&] {
+    add_block(runs, count);
+    runs = count = 0;
+  };
   for (Index t = 0; t < shape.steps; ++t) {
-    for (Index b = 0; b < shape.batch; ++b) {
+    for (Index b = 0, n; b < shape.batch; b += n) {
+      // With a mask neighbours may have their states from different steps.
+      n = args_.mask.data ? 1 : std::min(shape.batch - b, depth_ - count);
       if (!valid(t, b)) continue;
-      s.place[count++] = {t, b, h_prev(t, b)};
-      if (count == depth_) {
-        add_block(count);
-        count = 0;
-      }
+      s.runs[runs++] = {t, b, n, h_prev(t, b)};
+      count += n;
+      if (count == depth_) flush();
     }
   }
   // No valid row at all: the sums are still to become zeros.
-  if (count > 0 || first) add_block(count);
+  if (count > 0 || first) flush();
   for_each_sum([&](const Sum& sum) { write(sum, slice); });
 }
 

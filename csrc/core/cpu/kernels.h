@@ -112,10 +112,11 @@ struct Kernels {
   // zeros to a whole vector. src.data null: zeros.
   void (*read_rows)(Rows<const T> src, const BlockRows&, Index n, Rows<C> dst);
   void (*write_rows)(Rows<const C> src, const BlockRows&, Index n, Rows<T> dst);
-  // dst[j / group * group_stride + j % group] = src[j], to the last group's
-  // end; src is a scratch row.
-  void (*scatter_groups)(const C* src, Index n, C* dst, Index group,
-                         Index group_stride);
+  // dst[j / group * group_stride + i * group + j % group] = src(i, j), times
+  // the others where they are not null; src null: zeros.
+  void (*read_groups)(Rows<const T> src, Rows<const T> times,
+                      Rows<const T> times_too, Index rows, Index n, C* dst,
+                      Index group, Index group_stride);
   // dst += src; dst = m∘src; dst += m∘src
   void (*add_rows)(Rows<const T> src, const BlockRows&, Index n, Rows<C> dst);
   void (*scale_rows)(Rows<const C> src, Rows<const T> m, const BlockRows&,

@@ -26,7 +26,7 @@ void fill(Kernels<T>& table) {
   table.pack = &pack<T>;
   table.pack_transposed = &pack_transposed<T>;
   table.read_rows = &read_rows<T>;
-  table.scatter_groups = &scatter_groups<C>;
+  table.read_groups = &read_groups<T>;
   table.write_rows = &write_rows<T>;
   table.add_rows = &add_rows<T>;
   table.scale_rows = &scale_rows<T>;

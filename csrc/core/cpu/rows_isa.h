@@ -106,11 +106,23 @@ void read_rows(Rows<const T> src, const BlockRows& rows, Index n,
   }
 }
 
-template <class C>
-void scatter_groups(const C* src, Index n, C* dst, Index group,
-                    Index group_stride) {
-  for (Index j = 0; j < n; j += kWidth<C>)
-    store(dst + j / group * group_stride + j % group, load(src + j));
+template <class T>
+void read_groups(Rows<const T> src, Rows<const T> times,
+                 Rows<const T> times_too, Index rows, Index n, Compute<T>* dst,
+                 Index group, Index group_stride) {
+  using C = Compute<T>;
+  for (Index i = 0; i < rows; ++i) {
+    const T* from = row_or_null(src, i);
+    const T* by = row_or_null(times, i);
+    const T* by_too = row_or_null(times_too, i);
+    C* to = dst + i * group;
+    span<C>(n, [&](Index j, auto at) {
+      Vec<C> value = from ? at.get(from + j) : splat<C>(0);
+      if (by) value = value * at.get(by + j);
+      if (by_too) value = value * at.get(by_too + j);
+      store(to + j / group * group_stride + j % group, value);
+    });
+  }
 }
 
 template <class T>
