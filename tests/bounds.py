@@ -1,4 +1,4 @@
-"""Error bounds of the kernels' values, by running error analysis."""
+"""Tolerances for the kernels' values, by probabilistic error analysis."""
 
 import numpy as np
 
@@ -11,62 +11,68 @@ _UNIT_ROUNDOFF = {
 }
 # Half of the smallest subnormal: what rounding errs by near zero.
 _UNDERFLOW = {
-    "float64": 0.0,
+    "float64": 2.0**-1075,
     "float32": 2.0**-150,
     "float16": 2.0**-25,
     "bfloat16": 2.0**-134,
 }
+# How many times its spread an error may be. Of errors like a normal
+# distribution's one in 10^15 is larger.
+_SPREADS = 8.0
+# A rounding that is off by at most 1 is off by 1/sqrt(3) in the mean square.
+_MEAN = 3.0**-0.5
+# What a kernel's sigmoid and tanh err by, in roundings.
+_FUNCTION_ROUNDINGS = 4.0
 
 
 def unit_roundoff(dtype) -> float:
-    return _UNIT_ROUNDOFF[np.dtype(dtype).name]
+    return _UNIT_ROUNDOFF[str(dtype)]
 
 
-def as_compute(dtype) -> str:
+def _compute(dtype) -> str:
     """The type that values stored as dtype are computed in."""
-    name = np.dtype(dtype).name
-    return "float64" if name == "float64" else "float32"
+    return "float64" if dtype.name == "float64" else "float32"
 
 
 class Bounded:
-    """A value in float64 with a bound on what a kernel's value may differ.
+    """A value in float64 and how far a kernel's value may be from it.
 
-    Running error analysis (Higham, Accuracy and Stability of Numerical
-    Algorithms, 3.3): each operation passes on the errors of its operands, to
-    first order, and adds its own rounding; a product of matrices adds that of
-    as many terms as it sums. Formulas written with these objects yield their
-    own tolerance.
+    Each operation passes on the spread of its operands, to first order, and
+    adds that of its own rounding, as if all errors were independent (Higham
+    and Mary, A New Approach to Probabilistic Rounding Error Analysis, 2019: n
+    roundings err like sqrt(n), not like n). So formulas written with these
+    objects yield their own tolerance: norms times roundoff, with the constants
+    that the formula has. The worst case would double at each step of a
+    sequence and soon allow everything.
     """
 
     # NumPy's operators leave mixed expressions to the methods below.
     __array_ufunc__ = None
 
-    def __init__(self, value, dtype, error=0.0):
+    def __init__(self, value, dtype, spread=0.0):
         self.value = np.asarray(value, np.float64)
-        self.error = np.broadcast_to(
-            np.asarray(error, np.float64), self.value.shape
+        self.spread = np.broadcast_to(
+            np.asarray(spread, np.float64), self.value.shape
         )
         self.dtype = np.dtype(dtype)
+        self.roundoff = _UNIT_ROUNDOFF[_compute(self.dtype)] * _MEAN
 
-    def _result(self, value, error, roundings=1):
-        eps = _UNIT_ROUNDOFF[as_compute(self.dtype)]
-        return Bounded(
-            value, self.dtype, error + roundings * eps * np.abs(value)
-        )
+    def _result(self, value, *spreads):
+        rounding = self.roundoff * np.abs(value)
+        squares = sum(np.square(spread) for spread in (rounding, *spreads))
+        return Bounded(value, self.dtype, np.sqrt(squares))
 
     def _of(self, other):
         return other if isinstance(other, Bounded) else Bounded(other, self.dtype)
 
     def __add__(self, other):
         other = self._of(other)
-        return self._result(
-            self.value + other.value, self.error + other.error
-        )
+        return self._result(self.value + other.value, self.spread, other.spread)
 
     __radd__ = __add__
 
     def __neg__(self):
-        return Bounded(-self.value, self.dtype, self.error)
+        return Bounded(-self.value, self.dtype, self.spread)
 
     def __sub__(self, other):
         return self + -self._of(other)
@@ -76,80 +82,90 @@ class Bounded:
 
     def __mul__(self, other):
         other = self._of(other)
-        error = (
-            self.error * np.abs(other.value)
-            + other.error * np.abs(self.value)
-            + self.error * other.error
+        return self._result(
+            self.value * other.value, self.spread * other.value,
+            self.value * other.spread,
         )
-        return self._result(self.value * other.value, error)
 
     __rmul__ = __mul__
 
     def __matmul__(self, other):
         other = self._of(other)
-        a, b = np.abs(self.value), np.abs(other.value)
-        eps = _UNIT_ROUNDOFF[as_compute(self.dtype)]
+        # Each partial sum is rounded; none is larger than |a|·|b|.
         terms = self.value.shape[-1]
-        error = (
-            self.error @ (b + other.error)
-            + a @ other.error
-            + terms * eps * (a @ b)
+        sums = np.abs(self.value) @ np.abs(other.value)
+        squares = (
+            np.square(self.spread) @ np.square(other.value)
+            + np.square(self.value) @ np.square(other.spread)
+            + terms * np.square(self.roundoff * sums)
         )
-        return Bounded(self.value @ other.value, self.dtype, error)
+        return Bounded(
+            self.value @ other.value, self.dtype, np.sqrt(squares)
+        )
 
     def __getitem__(self, index):
-        return Bounded(self.value[index], self.dtype, self.error[index])
+        return Bounded(self.value[index], self.dtype, self.spread[index])
 
     @property
     def T(self):
-        return Bounded(self.value.T, self.dtype, self.error.T)
+        return Bounded(self.value.T, self.dtype, self.spread.T)
 
     def sum(self):
         """Over the first axis."""
         ones = Bounded(np.ones((1, len(self.value))), self.dtype)
         return (ones @ self)[0]
 
-    def map(self, function, slope, roundings=4):
-        """A function whose derivative is at most slope in magnitude."""
+    def sigmoid(self):
+        value = 1.0 / (1.0 + np.exp(-self.value))
+        return self._function(value, value * (1.0 - value))
+
+    def tanh(self):
+        value = np.tanh(self.value)
+        return self._function(value, 1.0 - value * value)
+
+    def _function(self, value, slope):
         return self._result(
-            function(self.value), slope * self.error, roundings
+            value, slope * self.spread,
+            _FUNCTION_ROUNDINGS * self.roundoff * value,
         )
 
     def stored(self):
         """Rounded to the element type that the kernel stores."""
         name = self.dtype.name
-        if name == as_compute(self.dtype):
+        if name == _compute(self.dtype):
             return self
-        error = (
-            self.error
-            + _UNIT_ROUNDOFF[name] * (np.abs(self.value) + self.error)
-            + _UNDERFLOW[name]
+        rounding = _MEAN * (
+            _UNIT_ROUNDOFF[name] * np.abs(self.value) + _UNDERFLOW[name]
         )
-        return Bounded(self.value, self.dtype, error)
+        return Bounded(
+            self.value, self.dtype, np.hypot(self.spread, rounding)
+        )
+
+    @property
+    def tolerance(self):
+        """What each element may differ by; in float64 at most 1e-12 of the
+        largest value, or of 1."""
+        tolerance = _SPREADS * self.spread + _UNDERFLOW[self.dtype.name]
+        if self.dtype == np.float64:
+            largest = np.max(np.abs(self.value), initial=1.0)
+            tolerance = np.minimum(tolerance, 1e-12 * largest)
+        return tolerance
 
     def check(self, actual, expected, what=""):
-        """Asserts that a kernel's values lie within the bound of the oracle's.
-
-        In float64 they also lie within 1e-12 of the largest value, or of 1.
-        """
+        """Asserts that a kernel's values are as near to the oracle's as that."""
         actual = np.asarray(actual)
         assert actual.shape == self.value.shape == expected.shape, what
         assert actual.dtype == self.dtype, what
-        error = self.error
-        if self.dtype == np.float64:
-            largest = np.max(np.abs(expected), initial=1.0)
-            error = np.minimum(error, 1e-12 * largest)
         difference = np.abs(actual.astype(np.float64) - expected)
-        outside = ~(difference <= error)
+        outside = ~(difference <= self.tolerance)
         if outside.any():
             worst = np.unravel_index(
-                np.argmax(difference / np.maximum(error, 1e-300)),
-                difference.shape,
+                np.argmax(np.where(outside, difference, 0.0)), difference.shape
             )
             raise AssertionError(
                 f"{what}: {outside.sum()} of {outside.size} values differ by"
-                f" more than their bound; at {worst} {actual[worst]!r} instead"
-                f" of {expected[worst]!r}, bound {error[worst]:.3g}"
+                f" more than they may; at {worst} {actual[worst]!r} instead of"
+                f" {expected[worst]!r} +- {self.tolerance[worst]:.3g}"
             )
 
 
@@ -157,12 +173,15 @@ def concatenate(parts, axis=-1) -> Bounded:
     return Bounded(
         np.concatenate([part.value for part in parts], axis),
         parts[0].dtype,
-        np.concatenate([part.error for part in parts], axis),
+        np.concatenate([part.spread for part in parts], axis),
     )
 
 
-def sigmoid(a):
-    return 1.0 / (1.0 + np.exp(-a))
+def stack(parts, axis=0) -> Bounded:
+    return Bounded(
+        np.stack([part.value for part in parts], axis), parts[0].dtype,
+        np.stack([part.spread for part in parts], axis),
+    )
 
 
 def bounded_cell(dtype, x, h_prev, w_ru, w_c, b_ru, b_c):
@@ -171,11 +190,9 @@ def bounded_cell(dtype, x, h_prev, w_ru, w_c, b_ru, b_c):
         Bounded(a, dtype) for a in (x, h_prev, w_ru, w_c, b_ru, b_c)
     )
     units = h_prev.value.shape[1]
-    gates = concatenate([x, h_prev]) @ w_ru + b_ru
-    # The slope of the logistic function is at most 1/4, that of tanh 1.
-    r = gates[:, :units].map(sigmoid, 0.25)
-    u = gates[:, units:].map(sigmoid, 0.25)
-    c = (concatenate([x, r * h_prev]) @ w_c + b_c).map(np.tanh, 1.0)
+    gates = (concatenate([x, h_prev]) @ w_ru + b_ru).sigmoid()
+    r, u = gates[:, :units], gates[:, units:]
+    c = (concatenate([x, r * h_prev]) @ w_c + b_c).tanh()
     h = u * h_prev + (1.0 - u) * c
     return r.stored(), u.stored(), c.stored(), h.stored()
 

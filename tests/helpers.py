@@ -40,6 +40,28 @@ CELL_SHAPES = {
 }
 
 
+# (B, T, I, H) of a sequence, likewise.
+SEQUENCE_SHAPES = {
+    "single": (1, 1, 1, 1),
+    "serving": (1, 7, 40, 64),
+    "one_step": (9, 1, 5, 17),
+    "vector_less_one": (8, 3, 16, 15),
+    "vector_and_one": (8, 3, 17, 17),
+    "row_block_and_one": (9, 4, 8, 16),
+    "row_block_less_one": (7, 3, 5, 48),
+    "primes": (13, 5, 31, 53),
+    "deep": (2, 3, 515, 3),
+    "wide": (2, 3, 3, 259),
+    "split": (67, 3, 20, 40),
+    "long": (2, 61, 3, 5),
+    "no_batch": (0, 2, 3, 4),
+    "no_steps": (2, 0, 3, 4),
+    "no_inputs": (3, 2, 0, 5),
+    "no_units": (3, 2, 4, 0),
+    "nothing": (0, 0, 0, 0),
+}
+
+
 CELL_INPUTS = ("x", "h_prev", "w_ru", "w_c", "b_ru", "b_c")
 CELL_OUTPUTS = ("r", "u", "c", "h")
 
@@ -65,6 +87,39 @@ def cell_gradients(seed, batch, units, dtype) -> dict:
     return {
         f"d_{name}": draw(rng, (batch, units), dtype) for name in CELL_OUTPUTS
     }
+
+
+def gru_arguments(
+    seed, batch, steps, inputs, units, dtype, *, reset_after, h0=True,
+    bias=True, mask=False, dropout=False,
+) -> dict:
+    """Arguments of ``reference.gru`` by name; those not asked for are None."""
+    rng = np.random.default_rng(seed)
+
+    def weights(rows, columns):
+        return draw(rng, (rows, columns), dtype, max(rows, 1) ** -0.5)
+
+    values = {
+        "x": draw(rng, (batch, steps, inputs), dtype),
+        "h0": draw(rng, (batch, units), dtype),
+        "kernel": weights(inputs, 3 * units),
+        "recurrent_kernel": weights(units, 3 * units),
+        "bias": draw(
+            rng, (2, 3 * units) if reset_after else (3 * units,), dtype
+        ),
+        "mask": rng.random((batch, steps)) < 0.7,
+        # Kept entries are scaled as Keras scales them.
+        "recurrent_dropout_mask": (
+            (rng.random((3, batch, units)) < 0.75) / 0.75
+        ).astype(dtype),
+    }
+    for name, wanted in (
+        ("h0", h0), ("bias", bias), ("mask", mask),
+        ("recurrent_dropout_mask", dropout),
+    ):
+        if not wanted:
+            values[name] = None
+    return values
 
 
 def draw(rng, shape, dtype, scale=1.0) -> np.ndarray:

@@ -169,7 +169,7 @@ def test_same_as_tensorflows_own_kernel(tmp_path):
         r, u, c, h,
         *tf.raw_ops.GRUBlockCellGrad(**inputs, r=r, u=u, c=c, d_h=d_h),
     ]
-    # Both sides lie within the bound of the exact values.
+    # Both sides lie within the tolerance of the exact values.
     zeros = dict.fromkeys(("d_r", "d_u", "d_c"), np.zeros_like(d_h))
     grads = bounded_cell_grad(np.float32, **inputs, **zeros, d_h=d_h)
     bounds = list(bounded_cell(np.float32, **inputs)) + [
@@ -177,7 +177,7 @@ def test_same_as_tensorflows_own_kernel(tmp_path):
     ]
     for bound, our, their in zip(bounds, ours, theirs):
         difference = np.abs(our.numpy().astype(np.float64) - their)
-        assert (difference <= 2 * bound.error).all()
+        assert (difference <= 2 * bound.tolerance).all()
 
 
 def test_takes_over_tensorflows_op():

@@ -12,6 +12,8 @@ from fused_rnn._version import __version__
 _TENSORFLOW_NAMES: dict[str, str] = {
     "GRUBlockCell": "layers",
     "GRUBlockCellOutput": "ops",
+    "GRUOutput": "ops",
+    "gru": "ops",
     "gru_block_cell": "ops",
 }
 

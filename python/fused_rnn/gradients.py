@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from fused_rnn import _library
+from fused_rnn import _expressions, _library
 
 try:
     from tensorflow.python.eager.record import should_record_backprop
@@ -24,18 +24,21 @@ def _surely_zero(tensor) -> bool:
     graph they can be recognised, and then need not exist. Zeros that a tape
     watches, for double backpropagation, are a variable's value like another.
     """
-    if tf.is_tensor(tensor) and not hasattr(tensor, "numpy"):
-        kind = tensor.op.type
-        if kind == "ZerosLike":
-            zero = True
-        elif kind == "Fill":
-            zero = tf.get_static_value(tensor.op.inputs[1]) == 0
-        elif kind == "Const":
-            zero = not tf.get_static_value(tensor).any()
-        else:
-            zero = False
-        return bool(zero) and not should_record_backprop([tensor])
-    return False
+    if hasattr(tensor, "numpy"):  # Eager: a value like another.
+        return False
+    kind = tensor.op.type
+    if kind == "Fill":
+        zero = tf.get_static_value(tensor.op.inputs[1]) == 0
+    elif kind == "Const":
+        zero = not tf.get_static_value(tensor).any()
+    else:
+        zero = kind == "ZerosLike"
+    return bool(zero) and not watched([tensor])
+
+
+def watched(tensors) -> bool:
+    """Whether a tape may differentiate with respect to these tensors."""
+    return should_record_backprop(tensors)
 
 
 def _skipped(op) -> frozenset:
@@ -123,3 +126,154 @@ def _block_cell_grad_grad(op, e_x, e_h_prev, e_c_bar, e_r_bar_u_bar):
 for _name in ("GRUBlockCell", "FusedRNN>GRUBlockCell"):
     tf.RegisterGradient(_name)(_block_cell_grad)
     tf.RegisterGradient(_name + "Grad")(_block_cell_grad_grad)
+
+
+# Inputs of the sequence ops in order; a question mark where one may be absent.
+_GRU = (
+    "x", "h0?", "kernel", "recurrent_kernel", "bias?", "mask?",
+    "recurrent_dropout_mask?",
+)
+_GRU_GRAD = (*_GRU, "outputs", "reserve", "d_outputs?", "d_state?")
+_GRU_INPUT_GRAD = ("kernel", "mask?", "d_gates")
+_GRU_WEIGHT_GRAD = (
+    "x", "h0?", "mask?", "recurrent_dropout_mask?", "outputs", "d_gates"
+)
+
+
+def _inputs(op, names) -> dict:
+    """The inputs of an op by name, None where one is absent."""
+    tensors = iter(op.inputs)
+    inputs = {}
+    for name in names:
+        key = name.rstrip("?")
+        absent = name != key and op.get_attr(f"num_{key}") == 0
+        inputs[key] = None if absent else next(tensors)
+    return inputs
+
+
+def _in_order(inputs, gradients) -> list:
+    """Gradients by name -> one for each input that is there."""
+    return [
+        gradients.get(name) for name, tensor in inputs.items()
+        if tensor is not None
+    ]
+
+
+def _present(tensor) -> list:
+    return [] if tensor is None else [tensor]
+
+
+def _options(op, *names) -> dict:
+    return {name: op.get_attr(name) for name in names}
+
+
+_LAYOUT = ("go_backwards", "time_major")
+_ACTIVATIONS = ("zero_output_for_mask", "activation", "recurrent_activation")
+
+
+@tf.RegisterGradient("FusedRNN>GRU")
+def _gru_grad(op, d_outputs, d_state, _):
+    inputs = _inputs(op, _GRU)
+    layout = _options(op, *_LAYOUT)
+    options = {**layout, **_options(op, "reset_after", *_ACTIVATIONS)}
+    optional = {
+        name: _present(inputs[name])
+        for name in ("h0", "bias", "mask", "recurrent_dropout_mask")
+    }
+    required = {
+        name: inputs[name] for name in ("x", "kernel", "recurrent_kernel")
+    }
+    outputs, _, reserve = op.outputs
+    if not op.get_attr("keep_reserve"):
+        if not op.get_attr("return_sequences"):
+            d_outputs = None
+        # Not before the gradient is there, or nothing would be saved.
+        waited_for = [d for d in (d_outputs, d_state) if d is not None]
+        with tf.control_dependencies(waited_for):
+            outputs, _, reserve = _ops.fused_rnn_gru(
+                **required, **optional, **options, return_sequences=True,
+                keep_reserve=True,
+            )
+    incoming = {
+        name: [] if d is None or _surely_zero(d) else [d]
+        for name, d in (("d_outputs", d_outputs), ("d_state", d_state))
+    }
+    d_h0, d_gates = _ops.fused_rnn_gru_grad(
+        **required, **optional, **options, **incoming, outputs=outputs,
+        reserve=reserve,
+    )
+
+    positions = [name for name, tensor in inputs.items() if tensor is not None]
+    skipped = {positions[index] for index in _skipped(op)}
+    gradients = {"h0": d_h0}
+    if "x" not in skipped:
+        gradients["x"] = _ops.fused_rnn_gru_input_grad(
+            kernel=inputs["kernel"], mask=optional["mask"], d_gates=d_gates,
+            **layout,
+        )
+    weights = ("kernel", "recurrent_kernel", "bias")
+    if not skipped.issuperset(set(weights) & set(positions)):
+        d_kernel, d_recurrent_kernel, d_bias = _ops.fused_rnn_gru_weight_grad(
+            x=inputs["x"], h0=optional["h0"], mask=optional["mask"],
+            recurrent_dropout_mask=optional["recurrent_dropout_mask"],
+            outputs=outputs, d_gates=d_gates, num_bias=len(optional["bias"]),
+            reset_after=options["reset_after"], **layout,
+        )
+        gradients.update(zip(weights, (d_kernel, d_recurrent_kernel, *d_bias)))
+    return _in_order(inputs, gradients)
+
+
+def _second_order(op, names, expression, attributes, arguments, upstream):
+    """Gradients of a gradient op, by way of its expression in TensorFlow's ops.
+
+    `arguments` names the expression's arguments. A mask and a recurrent dropout
+    mask get no gradient, and the reserve is nothing but a cache of what follows
+    from the others.
+    """
+    inputs = _inputs(op, names)
+    values = dict(inputs)
+    if "d_state" in arguments:
+        # The recursion starts from d_state; an absent gradient is zero.
+        if values["d_state"] is None:
+            values["d_state"] = tf.zeros_like(op.outputs[0])
+        if values["d_outputs"] is None:
+            values["d_outputs"] = tf.zeros_like(values["outputs"])
+    options = _options(op, *attributes)
+    for name in ("activation", "recurrent_activation"):
+        if name in options:
+            options[name] = tf.compat.as_str(options[name])
+    gradients = _expressions.gradient(
+        expression, _expressions.Options(**options), values["mask"],
+        [values[name] for name in arguments], upstream,
+    )
+    gradients = dict(zip(arguments, gradients))
+    gradients.pop("recurrent_dropout_mask", None)
+    return _in_order(inputs, gradients)
+
+
+@tf.RegisterGradient("FusedRNN>GRUGrad")
+def _gru_grad_grad(op, e_h0, e_gates):
+    return _second_order(
+        op, _GRU_GRAD, "gru_grad",
+        ("reset_after", *_LAYOUT, *_ACTIVATIONS),
+        ("x", "h0", "kernel", "recurrent_kernel", "bias",
+         "recurrent_dropout_mask", "outputs", "d_outputs", "d_state"),
+        [e_h0, e_gates],
+    )
+
+
+@tf.RegisterGradient("FusedRNN>GRUInputGrad")
+def _gru_input_grad_grad(op, e_x):
+    return _second_order(
+        op, _GRU_INPUT_GRAD, "gru_input_grad", _LAYOUT, ("kernel", "d_gates"),
+        [e_x],
+    )
+
+
+@tf.RegisterGradient("FusedRNN>GRUWeightGrad")
+def _gru_weight_grad_grad(op, *e_weights):
+    return _second_order(
+        op, _GRU_WEIGHT_GRAD, "gru_weight_grad", ("reset_after", *_LAYOUT),
+        ("x", "h0", "recurrent_dropout_mask", "outputs", "d_gates"),
+        list(e_weights),
+    )
