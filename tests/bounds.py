@@ -63,7 +63,9 @@ class Bounded:
         return Bounded(value, self.dtype, np.sqrt(squares))
 
     def _of(self, other):
-        return other if isinstance(other, Bounded) else Bounded(other, self.dtype)
+        if isinstance(other, Bounded):
+            return other
+        return Bounded(other, self.dtype)
 
     def __add__(self, other):
         other = self._of(other)
@@ -152,7 +154,7 @@ class Bounded:
         return tolerance
 
     def check(self, actual, expected, what=""):
-        """Asserts that a kernel's values are as near to the oracle's as that."""
+        """Asserts that a kernel's values are near enough to the oracle's."""
         actual = np.asarray(actual)
         assert actual.shape == self.value.shape == expected.shape, what
         assert actual.dtype == self.dtype, what

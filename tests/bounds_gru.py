@@ -132,7 +132,9 @@ class BoundedGru:
             return result
         result["x"] = stack(d_x, 1)
         result["kernel"] = product(0)
-        result["recurrent_kernel"] = concatenate([product(g) for g in (1, 2, 3)])
+        result["recurrent_kernel"] = concatenate(
+            [product(g) for g in (1, 2, 3)]
+        )
         if bias is not None:
             d_bias = concatenate(rights[0], 0).sum()
             if self.reset_after:

@@ -1,4 +1,4 @@
-"""The sequence in TensorFlow's own ops, unrolled: what derivatives must equal."""
+"""The sequence in TensorFlow's own ops: what derivatives must equal."""
 
 import tensorflow as tf
 

@@ -89,41 +89,6 @@ def test_gradient_without_gate_gradients_is_that_with_zeros():
         np.testing.assert_array_equal(a, c)
 
 
-@pytest.mark.parametrize(
-    "isa", (_library.build_info().isas if _library.build_info() else ())
-)
-def test_each_instruction_set(isa):
-    """The two oracle tests above, in a process for each instruction set."""
-    code = """
-        import sys, tensorflow as tf, fused_rnn
-        try:
-            fused_rnn.gru_block_cell([[1.]], [[1.]], tf.ones([2, 2]),
-                                     tf.ones([2, 1]), [0., 0.], [0.])
-        except tf.errors.InvalidArgumentError as error:
-            print("unsupported:", error)
-            sys.exit()
-        import pytest
-        sys.exit(pytest.main(["-q", "-x", "-k", "test_oracle", sys.argv[1]]))
-    """
-    output = run_python(code, __file__, FUSED_RNN_ISA=isa)
-    if "unsupported:" in output:
-        pytest.skip(f"this processor does not run {isa}")
-    assert " passed" in output
-
-
-def test_unknown_instruction_set_is_refused():
-    code = """
-        import tensorflow as tf, fused_rnn
-        try:
-            fused_rnn.gru_block_cell([[1.]], [[1.]], tf.ones([2, 2]),
-                                     tf.ones([2, 1]), [0., 0.], [0.])
-        except (ImportError, tf.errors.InvalidArgumentError) as error:
-            print(error)
-    """
-    output = run_python(code, FUSED_RNN_ISA="mmx")
-    assert "mmx" in output and "baseline" in output
-
-
 def test_known_last_state_of_keras_tests():
     """Values of Keras' own published tests, recomputed in float64."""
     x = np.arange(72.0).reshape(3, 6, 4)

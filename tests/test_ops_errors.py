@@ -210,10 +210,11 @@ def test_not_a_tensor():
 def test_wrong_number_of_gate_gradients(count):
     values = list(grad_arguments().values())
     gates = values[10:11] * count
-    with pytest.raises(tf.errors.InvalidArgumentError, match="d_r, d_u and d_c"):
+    message = "d_r, d_u and d_c"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         _ops.fused_rnn_gru_block_cell_grad(*values[:10], gates)
     with tf.Graph().as_default():
-        with pytest.raises(ValueError, match="d_r, d_u and d_c"):
+        with pytest.raises(ValueError, match=message):
             _ops.fused_rnn_gru_block_cell_grad(*values[:10], gates)
 
 

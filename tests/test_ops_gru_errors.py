@@ -188,7 +188,7 @@ def test_sizes_are_inferred_from_any_input(source, time_major):
 def test_sizes_are_inferred_for_weights():
     with tf.Graph().as_default():
         unknown = [None] * 3
-        d_kernel, d_recurrent_kernel, (d_bias,) = _ops.fused_rnn_gru_weight_grad(
+        d_kernel, d_recurrent, (d_bias,) = _ops.fused_rnn_gru_weight_grad(
             x=tf.compat.v1.placeholder(tf.float32, [None, None, I]),
             h0=[], mask=[], recurrent_dropout_mask=[],
             outputs=tf.compat.v1.placeholder(tf.float32, unknown),
@@ -198,7 +198,7 @@ def test_sizes_are_inferred_for_weights():
             num_bias=1, reset_after=False,
         )
         assert d_kernel.shape == [I, 3 * H]
-        assert d_recurrent_kernel.shape == [H, 3 * H]
+        assert d_recurrent.shape == [H, 3 * H]
         assert d_bias.shape == [3 * H]
 
 
@@ -231,7 +231,8 @@ def test_unsupported_dtype(dtype):
 
 @pytest.mark.parametrize("name", ["activation", "recurrent_activation"])
 def test_unknown_activation(name):
-    with pytest.raises(ValueError, match=f"^{name} must be one of tanh, .*gelu"):
+    message = f"^{name} must be one of tanh, .*gelu"
+    with pytest.raises(ValueError, match=message):
         fused_rnn.gru(**api_arguments(), **{name: "gelu"})
     values = arguments("gru")
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):

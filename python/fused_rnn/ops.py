@@ -126,7 +126,8 @@ def gru_block_cell(
     inputs = _tensors(
         x=x, h_prev=h_prev, w_ru=w_ru, w_c=w_c, b_ru=b_ru, b_c=b_c
     )
-    return GRUBlockCellOutput(*_ops.fused_rnn_gru_block_cell(*inputs, name=name))
+    results = _ops.fused_rnn_gru_block_cell(*inputs, name=name)
+    return GRUBlockCellOutput(*results)
 
 
 def gru(
