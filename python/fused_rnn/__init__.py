@@ -6,18 +6,21 @@ leave TensorFlow alone: ``fused_rnn.numpy`` works without it.
 """
 
 from fused_rnn import _library
+from fused_rnn._library import library_path
 from fused_rnn._version import __version__
 
 # Each public name that needs TensorFlow, and the module that defines it.
 _TENSORFLOW_NAMES: dict[str, str] = {
+    "GRU": "layers",
     "GRUBlockCell": "layers",
     "GRUBlockCellOutput": "ops",
+    "GRUCell": "layers",
     "GRUOutput": "ops",
     "gru": "ops",
     "gru_block_cell": "ops",
 }
 
-__all__ = ["__version__", *_TENSORFLOW_NAMES]
+__all__ = ["__version__", "library_path", *_TENSORFLOW_NAMES]
 
 
 def __getattr__(name):

@@ -1,70 +1,108 @@
-"""Keras layers over the fused ops."""
+"""Keras layers over the fused ops.
 
-import numbers
+``GRU`` and ``GRUCell`` are Keras' own classes with another loop inside: every
+argument, property, weight and config key is inherited.
+"""
+
+import warnings
 
 import keras
+import tensorflow as tf
 from keras import ops
-from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 
 from fused_rnn import ops as fused_ops
+from fused_rnn._block_cell_layer import GRUBlockCell
+from fused_rnn._keras import (
+    activation_name,
+    dropped_inputs,
+    recurrent_dropout_mask,
+    require_tensorflow_backend,
+    why_not_fused,
+)
+
+__all__ = ["GRU", "GRUBlockCell", "GRUCell"]
 
 
-def _require_tensorflow_backend():
-    if keras.backend.backend() != "tensorflow":
-        raise RuntimeError(
-            "The layers of fused_rnn need Keras on TensorFlow, but Keras runs"
-            f" on {keras.backend.backend()}. Set KERAS_BACKEND=tensorflow"
-            " before keras is imported."
-        )
+def _standardize_mask(mask):
+    """[B, T] of bool; Keras also takes [B, T, 1] and numbers."""
+    if mask is None:
+        return None
+    mask = ops.cast(mask, "bool")
+    if len(mask.shape) == 3 and mask.shape[2] == 1:
+        mask = ops.squeeze(mask, 2)
+    return mask
+
+
+class _Fused:
+    """What the two layers share: the op, the reason not to use it, a warning.
+
+    Mixed into a class derived from a Keras layer.
+    """
+
+    _warned = False
+    _empty = False  # whether the sequences of this call have no steps
+
+    def _run(self, cell, sequences, state, mask, training, **options):
+        """outputs and state of ``fused_rnn.gru`` with a cell's weights."""
+        sequences, kernel = dropped_inputs(cell, sequences, training)
+        if self._empty:
+            sequences = sequences[:, :0]
+        bias = cell.bias
+        try:
+            return fused_ops.gru(
+                sequences,
+                state,
+                kernel,
+                ops.convert_to_tensor(cell.recurrent_kernel),
+                None if bias is None else ops.convert_to_tensor(bias),
+                reset_after=cell.reset_after,
+                mask=mask,
+                activation=activation_name(cell.activation),
+                recurrent_activation=activation_name(
+                    cell.recurrent_activation
+                ),
+                recurrent_dropout_mask=recurrent_dropout_mask(
+                    cell, state, training
+                ),
+                # Otherwise the op keeps what a gradient needs if there is a
+                # tape; one around a tf.function cannot be seen from inside.
+                training=True if training else None,
+                **options,
+            )
+        except ValueError as error:
+            raise ValueError(f"Layer '{self.name}': {error}") from error
+        except tf.errors.InvalidArgumentError as error:
+            raise tf.errors.InvalidArgumentError(
+                error.node_def, error.op,
+                f"Layer '{self.name}': {error.message}",
+            ) from error
+
+    def _falls_back(self):
+        """Whether Keras has to compute it; warns the first time."""
+        reason = self.fallback_reason
+        if reason is not None and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{type(self).__name__} layer '{self.name}' is not fused and"
+                f" runs Keras' own loop: {reason}",
+                stacklevel=2,
+            )
+        return reason is not None
 
 
 @keras.saving.register_keras_serializable(package="fused_rnn")
-class GRUBlockCell(keras.layers.Layer, DropoutRNNCell):
-    """TensorFlow 1's GRUBlockCell as a Keras cell: one op a step.
+class GRUCell(_Fused, keras.layers.GRUCell):
+    """``keras.layers.GRUCell`` whose step is one op.
 
-        [r̄ ū] = [x h]·gates_kernel + gates_bias            r = σ(r̄)  u = σ(ū)
-        c = tanh([x r∘h]·candidate_kernel + candidate_bias)
-        h' = u∘h + (1−u)∘c
+    For loops of one's own, decoders, ``keras.layers.StackedRNNCells`` and
+    ``keras.layers.RNN``; a whole sequence is faster in ``fused_rnn.GRU``.
 
-    The function of ``keras.layers.GRU(units, reset_after=False)``, with the
-    weights stored as TensorFlow 1 stored them; ``fused_rnn.weights`` converts
-    both ways. A cell for ``keras.layers.RNN``, ``keras.layers.Bidirectional``
-    around it, ``keras.layers.StackedRNNCells`` and loops of one's own.
-
-    Weights, in this order:
-      gates_kernel: [I + units, 2 units], columns of the reset gate r, then of
-        the update gate u.
-      gates_bias: [2 units]; starts at 1, so that a new cell remembers.
-      candidate_kernel: [I + units, units].
-      candidate_bias: [units].
-
-    They are what the op takes as w_ru, b_ru, w_c and b_c.
-
-    Dropout is that of the other Keras cells: ``dropout`` on the inputs, one
-    mask for all gates; a positive ``recurrent_dropout`` means three masks on
-    the inputs and three on the state, one a gate. Masks stay the same over the
-    steps of a sequence. The fused op has no input for masks of the state: in
-    training with recurrent_dropout the step is composed of TensorFlow's own
-    ops, in inference it is the fused op.
-
-    float32, float64, float16 and bfloat16 compute dtypes, mixed policies
-    included. XLA cannot compile the op, so ``compile(jit_compile="auto")``
-    leaves a model that contains the cell without XLA.
-
-    Args:
-      units: a positive integer, the size of the state.
-      gates_kernel_initializer, candidate_kernel_initializer: "glorot_uniform"
-        unless given.
-      gates_bias_initializer: "ones" unless given.
-      candidate_bias_initializer: "zeros" unless given.
-      gates_kernel_regularizer, gates_bias_regularizer,
-        candidate_kernel_regularizer, candidate_bias_regularizer: as in other
-        layers; none unless given.
-      gates_kernel_constraint, gates_bias_constraint,
-        candidate_kernel_constraint, candidate_bias_constraint: likewise.
-      dropout, recurrent_dropout: fractions in [0, 1].
-      seed: of the dropout masks.
-      **kwargs: of ``keras.layers.Layer``: name, dtype, trainable.
+    Arguments, weights and configuration are those of
+    ``keras.layers.GRUCell``. float32, float64, float16 and bfloat16 compute
+    dtypes; activations tanh, sigmoid, relu, linear, hard_sigmoid, softsign and
+    elu in either place. With anything else the cell computes what Keras
+    computes, says so once through ``warnings``, and names the reason in
+    ``fallback_reason``.
 
     Call arguments:
       inputs: [B, I].
@@ -75,163 +113,134 @@ class GRUBlockCell(keras.layers.Layer, DropoutRNNCell):
       The new state [B, units], and the same again in the form of ``states``.
 
     Raises:
-      ValueError: units is not a positive integer, or an input or a state has
-        another rank or size than the cell was built for.
+      ValueError: units is not positive.
+      RuntimeError: Keras does not run on TensorFlow.
 
     Example:
-      layer = keras.layers.RNN(fused_rnn.GRUBlockCell(64))
-      outputs = layer(np.ones((8, 20, 16), "float32"))   # [8, 64]
+      cell = fused_rnn.GRUCell(64)
+      (h,) = cell.get_initial_state(8)
+      for x in steps:                    # each [8, I]
+          h, _ = cell(x, h)
     """
 
-    def __init__(
-        self,
-        units,
-        gates_kernel_initializer="glorot_uniform",
-        gates_bias_initializer="ones",
-        candidate_kernel_initializer="glorot_uniform",
-        candidate_bias_initializer="zeros",
-        gates_kernel_regularizer=None,
-        gates_bias_regularizer=None,
-        candidate_kernel_regularizer=None,
-        candidate_bias_regularizer=None,
-        gates_kernel_constraint=None,
-        gates_bias_constraint=None,
-        candidate_kernel_constraint=None,
-        candidate_bias_constraint=None,
-        dropout=0.0,
-        recurrent_dropout=0.0,
-        seed=None,
-        **kwargs,
-    ):
-        _require_tensorflow_backend()
-        if not isinstance(units, numbers.Integral) or units <= 0:
-            raise ValueError(
-                f"units: expected a positive integer, got {units!r}"
-            )
-        super().__init__(**kwargs)
-        self.units = int(units)
-        get = keras.initializers.get
-        self.gates_kernel_initializer = get(gates_kernel_initializer)
-        self.gates_bias_initializer = get(gates_bias_initializer)
-        self.candidate_kernel_initializer = get(candidate_kernel_initializer)
-        self.candidate_bias_initializer = get(candidate_bias_initializer)
-        get = keras.regularizers.get
-        self.gates_kernel_regularizer = get(gates_kernel_regularizer)
-        self.gates_bias_regularizer = get(gates_bias_regularizer)
-        self.candidate_kernel_regularizer = get(candidate_kernel_regularizer)
-        self.candidate_bias_regularizer = get(candidate_bias_regularizer)
-        get = keras.constraints.get
-        self.gates_kernel_constraint = get(gates_kernel_constraint)
-        self.gates_bias_constraint = get(gates_bias_constraint)
-        self.candidate_kernel_constraint = get(candidate_kernel_constraint)
-        self.candidate_bias_constraint = get(candidate_bias_constraint)
+    def __init__(self, units, *args, **kwargs):
+        require_tensorflow_backend()
+        super().__init__(units, *args, **kwargs)
+        if self.fallback_reason is None:
+            self.supports_jit = False
 
-        self.dropout = min(1.0, max(0.0, dropout))
-        self.recurrent_dropout = min(1.0, max(0.0, recurrent_dropout))
-        if self.recurrent_dropout != 0.0:
-            self.dropout_mask_count = 3
-        self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed=seed)
-
-        self.state_size = self.units
-        self.output_size = self.units
-        self.supports_jit = False
-
-    def build(self, input_shape):
-        super().build(input_shape)
-        inputs = input_shape[-1]
-        if inputs is None:
-            raise ValueError(
-                f"Layer '{self.name}': the last dimension of the input must be"
-                f" known, got shape {tuple(input_shape)}"
-            )
-        self.input_spec = keras.layers.InputSpec(ndim=2, axes={-1: inputs})
-        for name, shape in (
-            ("gates_kernel", (inputs + self.units, 2 * self.units)),
-            ("gates_bias", (2 * self.units,)),
-            ("candidate_kernel", (inputs + self.units, self.units)),
-            ("candidate_bias", (self.units,)),
-        ):
-            weight = self.add_weight(
-                shape=shape,
-                name=name,
-                initializer=getattr(self, name + "_initializer"),
-                regularizer=getattr(self, name + "_regularizer"),
-                constraint=getattr(self, name + "_constraint"),
-            )
-            setattr(self, name, weight)
+    @property
+    def fallback_reason(self):
+        """Why the step is not one op; None if it is."""
+        return why_not_fused(self, (GRUCell,))
 
     def call(self, inputs, states, training=False):
+        if self._falls_back():
+            return super().call(inputs, states, training=training)
         nested = keras.tree.is_nested(states)
-        h_prev = states[0] if nested else states
-        if h_prev.shape[-1] not in (None, self.units):
-            raise ValueError(
-                f"Layer '{self.name}': expected a state of shape [batch,"
-                f" {self.units}], got {list(h_prev.shape)}"
-            )
-        if training and 0.0 < self.recurrent_dropout < 1.0:
-            h = self._step_with_recurrent_dropout(inputs, h_prev)
-        else:
-            if training and 0.0 < self.dropout < 1.0:
-                inputs = inputs * self.get_dropout_mask(inputs)
-            h = fused_ops.gru_block_cell(
-                inputs,
-                h_prev,
-                ops.convert_to_tensor(self.gates_kernel),
-                ops.convert_to_tensor(self.candidate_kernel),
-                ops.convert_to_tensor(self.gates_bias),
-                ops.convert_to_tensor(self.candidate_bias),
-            ).h
+        state = states[0] if nested else states
+        _, h = self._run(
+            self, ops.expand_dims(inputs, 1), state, None, training,
+            return_sequences=False,
+        )
         return h, [h] if nested else h
 
-    def _step_with_recurrent_dropout(self, x, h):
-        """The step with masks m on the state, and maybe n on the inputs:
 
-            r̄ = (x∘n_r)·K_r + (h∘m_r)·R_r + b_r    (ū likewise)
-            c̄ = (x∘n_c)·K_c + (r∘h∘m_c)·R_c + b_c
+@keras.saving.register_keras_serializable(package="fused_rnn")
+class GRU(_Fused, keras.layers.GRU):
+    """``keras.layers.GRU`` whose whole sequence is one op.
 
-        Keras keeps its masks in the order update, reset, candidate.
-        """
-        x_u = x_r = x_c = x
-        if 0.0 < self.dropout < 1.0:
-            x_u, x_r, x_c = (x * mask for mask in self.get_dropout_mask(x))
-        m_u, m_r, m_c = self.get_recurrent_dropout_mask(h)
-        r_kernel, u_kernel = ops.split(self.gates_kernel, 2, axis=1)
-        r_bias, u_bias = ops.split(self.gates_bias, 2)
+    Arguments, weights, configuration, states, masks and dropout are those of
+    ``keras.layers.GRU``, and weights move between the two as they are. Masks
+    may have any shape, with holes, padding on either side and empty rows; a
+    masked step is never computed, so that what lies there (a NaN, say) reaches
+    no output and no gradient. ``unroll`` and ``implementation`` change
+    nothing but, as in Keras, which dropout masks are drawn.
 
-        def product(x, h, kernel):
-            return ops.matmul(ops.concatenate([x, h], axis=1), kernel)
+    float32, float64, float16 and bfloat16 compute dtypes; activations tanh,
+    sigmoid, relu, linear, hard_sigmoid, softsign and elu in either place. With
+    anything else, a cell put in its place, or ``use_cudnn=True`` the layer
+    computes what Keras computes, says so once through ``warnings``, and names
+    the reason in ``fallback_reason``. A sequence of no steps returns the
+    initial state.
 
-        r = ops.sigmoid(product(x_r, h * m_r, r_kernel) + r_bias)
-        u = ops.sigmoid(product(x_u, h * m_u, u_kernel) + u_bias)
-        c = ops.tanh(
-            product(x_c, r * h * m_c, self.candidate_kernel)
-            + self.candidate_bias
+    XLA cannot compile the op, so ``compile(jit_compile="auto")`` leaves a
+    model that contains the layer without XLA.
+
+    Call arguments:
+      sequences: [B, T, I].
+      initial_state: [B, units], or a list of one such tensor.
+      mask: [B, T], true where a step counts.
+      training: whether dropout applies.
+
+    Returns:
+      The last output [B, units], or with return_sequences all [B, T, units];
+      with return_state also the last state [B, units].
+
+    Raises:
+      ValueError: an argument that ``keras.layers.GRU`` refuses; an input or a
+        state of the wrong rank or size.
+      RuntimeError: Keras does not run on TensorFlow.
+
+    Example:
+      model = keras.Sequential([
+          keras.layers.Embedding(1000, 64, mask_zero=True),
+          keras.layers.Bidirectional(fused_rnn.GRU(128)),
+          keras.layers.Dense(1),
+      ])
+    """
+
+    def __init__(self, units, *args, **kwargs):
+        require_tensorflow_backend()
+        super().__init__(units, *args, **kwargs)
+        if self.fallback_reason is None:
+            self.supports_jit = False
+
+    @property
+    def fallback_reason(self):
+        """Why the layer runs Keras' own loop; None if it runs the op."""
+        if self.use_cudnn is True:
+            return "use_cudnn=True asks for cuDNN"
+        return why_not_fused(self.cell, (keras.layers.GRUCell, GRUCell))
+
+    def call(self, sequences, initial_state=None, mask=None, training=False):
+        fused = self.fallback_reason is None
+        empty = fused and sequences.shape[1] == 0
+        unroll = fused and self.unroll
+        if not (empty or unroll):
+            return super().call(
+                sequences, initial_state, mask=mask, training=training
+            )
+        # Keras shapes its dropout masks by step 0, and does not unroll over an
+        # unknown number of steps. The op needs neither: hide both from Keras.
+        if empty:
+            sequences = ops.pad(sequences, [[0, 0], [0, 1], [0, 0]])
+        self._empty, self.unroll = empty, False
+        try:
+            return super().call(
+                sequences, initial_state, mask=mask, training=training
+            )
+        finally:
+            self._empty, self.unroll = False, bool(unroll)
+
+    def inner_loop(self, sequences, initial_state, mask, training=False):
+        if self._falls_back():
+            return super().inner_loop(
+                sequences, initial_state, mask, training=training
+            )
+        if keras.tree.is_nested(initial_state):
+            initial_state = initial_state[0]
+        if keras.tree.is_nested(mask):
+            mask = mask[0]
+        outputs, state = self._run(
+            self.cell,
+            sequences,
+            initial_state,
+            _standardize_mask(mask),
+            training,
+            go_backwards=self.go_backwards,
+            zero_output_for_mask=self.zero_output_for_mask,
+            return_sequences=self.return_sequences,
         )
-        return u * h + (1 - u) * c
-
-    def get_initial_state(self, batch_size=None):
-        """A list of one tensor of zeros, [batch_size, units]."""
-        return [ops.zeros((batch_size, self.units), dtype=self.compute_dtype)]
-
-    def get_config(self):
-        config = {"units": self.units}
-        for kind, module in (
-            ("initializer", keras.initializers),
-            ("regularizer", keras.regularizers),
-            ("constraint", keras.constraints),
-        ):
-            for weight in (
-                "gates_kernel",
-                "gates_bias",
-                "candidate_kernel",
-                "candidate_bias",
-            ):
-                name = f"{weight}_{kind}"
-                config[name] = module.serialize(getattr(self, name))
-        config.update(
-            dropout=self.dropout,
-            recurrent_dropout=self.recurrent_dropout,
-            seed=self.seed,
-        )
-        return {**super().get_config(), **config}
+        # Keras takes the first if it returns the last output, else the second.
+        return outputs, outputs, [state]
