@@ -24,11 +24,13 @@ def demo(*arguments):
     return cli.main(["demo", *SMALL, *arguments])
 
 
-def test_the_main_job(tmp_path, capsys):
+@pytest.mark.parametrize("convention", [[], ["--reset-before"]])
+def test_the_main_job(convention, tmp_path, capsys):
     import keras
 
     folder = tmp_path / "new" / "folder"
-    assert demo("--steps", "12", "--output", str(folder)) == 0
+    arguments = ["--steps", "12", "--output", str(folder), *convention]
+    assert demo(*arguments) == 0
     printed = capsys.readouterr().out
     assert "Python files" in printed
     assert re.search(r"12/12 +loss \d\.\d{4} +[\d,]+ characters/s", printed)
@@ -69,9 +71,9 @@ def test_without_matplotlib(tmp_path, capsys, monkeypatch):
 
 
 def test_disagreement_is_an_error(tmp_path, capsys, monkeypatch):
-    from fused_rnn.cli import _training
+    import keras
 
-    monkeypatch.setattr(_training, "copy_weights", lambda *_: None)
+    monkeypatch.setattr(keras.Model, "set_weights", lambda *_: None)
     assert demo("--steps", "1", "--output", str(tmp_path)) == 1
     assert "the losses of the first step differ" in capsys.readouterr().err
 

@@ -12,28 +12,23 @@ import numpy as np
 import tensorflow as tf
 
 import fused_rnn
-from fused_rnn import weights
 from fused_rnn.cli._terminal import Progress
 
 
-def build(fused, symbols, embedding, units, learning_rate):
+def build(fused, symbols, embedding, units, reset_after, learning_rate):
     """A character-level language model: [B, T] numbers to [B, T, symbols].
 
     The layers are called "embedding", "gru" and "dense".
     """
-    if fused:
-        gru = keras.layers.RNN(
-            fused_rnn.GRUBlockCell(units), return_sequences=True, name="gru"
-        )
-    else:
-        gru = keras.layers.GRU(
-            units, reset_after=False, return_sequences=True, name="gru"
-        )
+    gru = fused_rnn.GRU if fused else keras.layers.GRU
     model = keras.Sequential(
         [
             keras.Input((None,), dtype="int32"),
             keras.layers.Embedding(symbols, embedding, name="embedding"),
-            gru,
+            gru(
+                units, reset_after=reset_after, return_sequences=True,
+                name="gru",
+            ),
             keras.layers.Dense(symbols, name="dense"),
         ]
     )
@@ -42,15 +37,6 @@ def build(fused, symbols, embedding, units, learning_rate):
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
     return model
-
-
-def copy_weights(fused, stock):
-    """Gives the stock model the weights of the fused one."""
-    for name in ("embedding", "dense"):
-        stock.get_layer(name).set_weights(fused.get_layer(name).get_weights())
-    stock.get_layer("gru").set_weights(
-        weights.block_cell_to_keras(*fused.get_layer("gru").get_weights())
-    )
 
 
 @dataclasses.dataclass

@@ -44,13 +44,17 @@ def add_parser(subparsers) -> None:
         ("--embedding", count, 64, "numbers that stand for a character"),
         ("--batch", count, 32, "sequences in a batch"),
         ("--length", count, 100, "characters in a sequence"),
-        ("--learning-rate", size, 5e-3, "of the optimizer, Adam"),
+        ("--learning-rate", size, 3e-3, "of the optimizer, Adam"),
         ("--characters", count, 5_000_000, "how much text to read at most"),
         ("--sample", count, 400, "characters to write at the end"),
         ("--temperature", size, 0.6, "below 1 bolder, above 1 wilder"),
     ):
         parser.add_argument(flag, type=kind, default=default, help=text)
     parser.add_argument("--seed", type=int, default=0, help="of all chance")
+    parser.add_argument(
+        "--reset-before", action="store_true",
+        help="the GRU whose reset gate acts before the product",
+    )
     parser.add_argument(
         "--text", metavar="PATH",
         help="a file, or a folder of Python files, to learn from instead",
@@ -114,11 +118,11 @@ def _run(arguments) -> int:
     keras.utils.set_random_seed(arguments.seed)
     sizes = (
         len(vocabulary), arguments.embedding, arguments.units,
-        arguments.learning_rate,
+        not arguments.reset_before, arguments.learning_rate,
     )
     fused = _training.build(True, *sizes)
     stock = _training.build(False, *sizes)
-    _training.copy_weights(fused, stock)
+    stock.set_weights(fused.get_weights())
     _print_header(arguments, len(text), read, len(vocabulary), fused)
 
     with _training.Interrupt() as interrupt:
