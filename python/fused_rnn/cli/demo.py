@@ -39,7 +39,7 @@ def add_parser(subparsers) -> None:
     count = _number(int, "a whole number above 0")
     size = _number(float, "a number above 0")
     for flag, kind, default, text in (
-        ("--steps", count, 100, "training steps of each model"),
+        ("--steps", count, 400, "training steps of each model"),
         ("--units", count, 256, "units of the GRU"),
         ("--embedding", count, 64, "numbers that stand for a character"),
         ("--batch", count, 32, "sequences in a batch"),
