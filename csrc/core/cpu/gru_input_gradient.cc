@@ -52,7 +52,8 @@ class InputGradient {
   void take_scratch(Workspace&, Scratch&) const;
   void run_block(const Scratch&, Index first, Index end, Index column,
                  Index columns);
-  Index find_places(const Scratch&, Index first, Index end) const;
+  Index find_places(const Scratch&, Index first, Index end, Index column,
+                    Index columns) const;
   Rows<const C> left(const Scratch&, int gate, Index count) const;
 
   const GruInputGradient<T>& args_;
@@ -113,10 +114,11 @@ void InputGradient<T>::take_scratch(Workspace& own, Scratch& s) const {
   s.panel = own.take<C>(kernel_[0].buffer_size(split_.panel_columns));
 }
 
-// Lists the valid ones of some rows; masked rows get their zeros here.
+// Lists the valid ones of some rows; masked rows get their zeros here, in the
+// columns that are this part's.
 template <class T>
-Index InputGradient<T>::find_places(const Scratch& s, Index first,
-                                    Index end) const {
+Index InputGradient<T>::find_places(const Scratch& s, Index first, Index end,
+                                    Index column, Index columns) const {
   const Index batch = args_.shape.batch;
   Index count = 0;
   for (Index m = first; m < end; ++m) {
@@ -125,8 +127,8 @@ Index InputGradient<T>::find_places(const Scratch& s, Index first,
     if (!mask.data || mask.data[place.t * mask.step + place.b * mask.row])
       s.place[count++] = place;
     else
-      std::memset(static_cast<void*>(args_.d_x.at(place.t, place.b)), 0,
-                  static_cast<std::size_t>(args_.shape.inputs) * sizeof(T));
+      std::memset(static_cast<void*>(args_.d_x.at(place.t, place.b) + column),
+                  0, static_cast<std::size_t>(columns) * sizeof(T));
   }
   return count;
 }
@@ -148,7 +150,7 @@ Rows<const Compute<T>> InputGradient<T>::left(const Scratch& s, int gate,
 template <class T>
 void InputGradient<T>::run_block(const Scratch& s, Index first, Index end,
                                  Index column, Index columns) {
-  const Index count = find_places(s, first, end);
+  const Index count = find_places(s, first, end, column, columns);
   if (count == 0) return;
   Rows<const C> a[kGates];
   for (int g = 0; g < kGates; ++g) a[g] = left(s, g, count);

@@ -160,7 +160,7 @@ void scale_rows(Rows<const Compute<T>> src, Rows<const T> m,
     const T* scale = row_at(m, rows.batch(i));
     C* to = row_at(dst, i);
     span<C>(n, [&](Index j, auto at) {
-      store(to + j, load(from + j) * at.get(scale + j));
+      store(to + j, at.get(from + j) * at.get(scale + j));
     });
   }
 }
