@@ -1,5 +1,6 @@
 """What the tests share: element types, edge shapes, arguments, processes."""
 
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -10,6 +11,10 @@ import ml_dtypes
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Where the package under test lies: site-packages, or a checkout's python/.
+PACKAGES = os.path.dirname(
+    os.path.dirname(importlib.util.find_spec("fused_rnn").origin)
+)
 
 # name -> NumPy's type.
 DTYPES = {
@@ -134,7 +139,7 @@ def run_python(code, *arguments, timeout=300, **environment) -> str:
     variable of None is removed from the environment.
     """
     variables = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    path = [str(ROOT / "python"), str(ROOT / "tests")]
+    path = [PACKAGES, str(ROOT / "tests")]
     variables["PYTHONPATH"] = os.pathsep.join(
         path + [p for p in [variables.get("PYTHONPATH")] if p]
     )
