@@ -1,5 +1,6 @@
 """The sequence op: values and gradients against the oracle, bit for bit."""
 
+import concurrent.futures
 import itertools
 
 import numpy as np
@@ -358,6 +359,34 @@ def test_same_bits_for_any_number_of_threads():
     output = run_python(THREADS, TF_OVERRIDE_GLOBAL_THREADPOOL=1)
     digests = output.split()
     assert len(digests) == 4 and len(set(digests)) == 1
+
+
+def test_many_sequences_at_once():
+    """Branches of a graph in parallel, and graphs in parallel threads."""
+    samples = [
+        gru_arguments(seed, 1 + 7 * (seed % 3), 9, 20, 70, np.float32,
+                      reset_after=seed % 2 == 0)
+        for seed in range(6)
+    ]
+
+    def call(index):
+        return fused_rnn.gru(
+            **samples[index], reset_after=index % 2 == 0
+        ).outputs
+
+    expected = [call(index).numpy() for index in range(len(samples))]
+    together = tf.function(
+        lambda: [call(index) for index in range(len(samples))]
+    )
+    together()
+
+    def check(_):
+        for _ in range(10):
+            for actual, wanted in zip(together(), expected):
+                np.testing.assert_array_equal(actual, wanted)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(check, range(4)))
 
 
 @pytest.mark.parametrize("reset_after", [True, False])

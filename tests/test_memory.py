@@ -1,0 +1,80 @@
+"""How much memory a call takes beside its arguments and results."""
+
+from helpers import run_python
+
+# Prints what one call adds to the resident set at its peak, in bytes.
+MEASURE = """
+    import sys
+    import numpy as np, tensorflow as tf, fused_rnn
+
+    def status(name):
+        with open("/proc/self/status") as file:
+            for line in file:
+                if line.startswith(name + ":"):
+                    return 1024 * int(line.split()[1])
+
+    def peak_of(function, *arguments):
+        function(*arguments)  # The first call allocates what stays.
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # Forgets the old peak.
+        before = status("VmRSS")
+        results = function(*arguments)
+        return status("VmHWM") - before
+
+    B, I, H = 32, 16, 256
+
+    def arguments(T):
+        rng = np.random.default_rng(0)
+        draw = lambda *shape: tf.constant(
+            rng.standard_normal(shape).astype(np.float32) / 16)
+        return draw(B, T, I), draw(I, 3 * H), draw(H, 3 * H)
+"""
+
+TRAIN = MEASURE + """
+    reset_after = sys.argv[1] == "True"
+    T = 512
+
+    @tf.function
+    def train(x, kernel, recurrent_kernel):
+        weights = [kernel, recurrent_kernel]
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            outputs, _ = fused_rnn.gru(x, None, *weights,
+                                       reset_after=reset_after)
+            loss = tf.reduce_sum(outputs * outputs)
+        return tape.gradient(loss, weights)
+
+    print(peak_of(train, *arguments(T)), 4 * B * T * H)
+"""
+
+INFER = MEASURE + """
+    @tf.function
+    def infer(x, kernel, recurrent_kernel):
+        return fused_rnn.gru(x, None, kernel, recurrent_kernel,
+                             return_sequences=False).state
+
+    print(peak_of(infer, *arguments(64)), peak_of(infer, *arguments(2048)))
+"""
+
+# Blocks of that size and more go back to the system as soon as they are free;
+# with oneDNN, TensorFlow would keep them in a pool of its own.
+ALLOCATOR = dict(MALLOC_MMAP_THRESHOLD_=65536, TF_ENABLE_ONEDNN_OPTS=0)
+# Code paged in, stacks, and weights packed for the call (3 MB).
+SLACK = 8 * 2**20
+
+
+def test_training_takes_the_reserve_and_two_sequences():
+    for reset_after in (True, False):
+        peak, sequence = map(
+            int, run_python(TRAIN, reset_after, **ALLOCATOR).split()
+        )
+        # Reserve: four values a unit and step, which become the gate
+        # gradients in place; outputs, and their gradient.
+        assert peak < 6 * sequence + SLACK, (reset_after, peak / sequence)
+        # The measurement itself sees that much.
+        assert peak > 5 * sequence, (reset_after, peak / sequence)
+
+
+def test_inference_does_not_grow_with_the_steps():
+    few, many = map(int, run_python(INFER, **ALLOCATOR).split())
+    assert many < few + SLACK
