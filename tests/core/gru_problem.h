@@ -76,7 +76,9 @@ class Array {
   Index size() const { return n_; }
   T* at(Index t, Index b) const { return view_.at(t, b); }
   Sequence<T> sequence() const { return view_; }
-  Sequence<const T> inputs() const { return {view_.data, view_.step, view_.row}; }
+  Sequence<const T> inputs() const {
+    return {view_.data, view_.step, view_.row};
+  }
   // For arrays of one step.
   Rows<T> rows() const { return {view_.data, view_.row}; }
   Rows<const T> input_rows() const { return {view_.data, view_.row}; }
@@ -134,7 +136,9 @@ class Scratch {
  public:
   explicit Scratch(std::size_t bytes) {
     void* p = nullptr;
-    if (posix_memalign(&p, kWorkspaceAlignment, bytes + (bytes == 0)) != 0) std::abort();
+    if (posix_memalign(&p, kWorkspaceAlignment, bytes + (bytes == 0)) != 0) {
+      std::abort();
+    }
     std::memset(p, 0xff, bytes);
     data_.reset(p);
   }
@@ -180,10 +184,10 @@ struct Problem {
     options.reset_after = reset_after;
     options.zero_output_for_mask = coin(random);
     if (random() % 3 == 0) {
-      const Activation any[] = {Activation::kSigmoid,   Activation::kHardSigmoid,
-                                Activation::kTanh,      Activation::kSoftsign,
-                                Activation::kRelu,      Activation::kLinear,
-                                Activation::kElu};
+      const Activation any[] = {
+          Activation::kSigmoid,  Activation::kHardSigmoid, Activation::kTanh,
+          Activation::kSoftsign, Activation::kRelu,        Activation::kLinear,
+          Activation::kElu};
       // Over many steps only what keeps states bounded: a candidate that is,
       // and an update gate between 0 and 1.
       const bool few = t <= 3;

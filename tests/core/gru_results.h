@@ -92,7 +92,8 @@ class Run {
   static void say_ok() { CHECK_THAT(true, "%s", ""); }
 
   bool say(const char* what, const char* format, Index t = 0, Index b = 0,
-           Index j = 0, double got = 0, double want = 0, double most = 0) const {
+           Index j = 0, double got = 0, double want = 0,
+           double most = 0) const {
     char text[200];
     std::snprintf(text, sizeof(text), format, static_cast<int>(t),
                   static_cast<int>(b), static_cast<int>(j), got, want, most);
@@ -179,7 +180,8 @@ struct Results {
 
 constexpr const char* kReserveNames[] = {"z", "r", "c", "gh_c"};
 constexpr const char* kGateNames[] = {"d_z", "d_r", "d_c", "d_gh_c"};
-constexpr const char* kKernelNames[] = {"d_kernel z", "d_kernel r", "d_kernel c"};
+constexpr const char* kKernelNames[] = {"d_kernel z", "d_kernel r",
+                                        "d_kernel c"};
 constexpr const char* kRecurrentNames[] = {"d_recurrent z", "d_recurrent r",
                                        "d_recurrent c"};
 

@@ -13,7 +13,9 @@ constexpr test::MathTable<C> math() {
           [](const C* x, C* y) { store(y, tanh(load(x))); },
           [](const C* x, C* y) { store(y, expm1_negative(load(x))); },
           [](const C* a, const C* b, C* y) { store(y, min(load(a), load(b))); },
-          [](const C* a, const C* b, C* y) { store(y, max(load(a), load(b))); }};
+          [](const C* a, const C* b, C* y) {
+            store(y, max(load(a), load(b)));
+          }};
 }
 
 template <class T>
