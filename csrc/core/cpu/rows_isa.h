@@ -132,7 +132,7 @@ void write_rows(Rows<const Compute<T>> src, const BlockRows& rows, Index n,
   for (Index i = 0; i < rows.count; ++i) {
     const C* from = row_at(src, i);
     T* to = row_at(dst, rows.batch(i));
-    span<C>(n, [&](Index j, auto at) { at.put(to + j, load(from + j)); });
+    span<C>(n, [&](Index j, auto at) { at.put(to + j, at.get(from + j)); });
   }
 }
 
