@@ -99,7 +99,7 @@ def get_requires_for_build_wheel(config_settings=None):
         # Without a range, the setting names something that pip cannot provide.
         if not error.range:
             fail(error)
-        requirements.append(f"tensorflow-cpu{error.range}")
+        requirements.append(finder.DISTRIBUTION + error.range)
     return requirements + build_meta.get_requires_for_build_wheel(
         config_settings
     )
@@ -139,7 +139,11 @@ def extras():
         except finder.NotFound as error:
             versions = error.range or versions
     return {
-        "cpu": [f"tensorflow-cpu{versions}"],
+        # See finder.DISTRIBUTION; metadata is for every machine.
+        "cpu": [
+            f"tensorflow-cpu{versions}; platform_machine == 'x86_64'",
+            f"tensorflow{versions}; platform_machine != 'x86_64'",
+        ],
         "gpu": [f"tensorflow[and-cuda]{versions}"],
         "test": [
             "cmake>=3.22",

@@ -106,7 +106,7 @@ def test_an_unsupported_one_is_passed_over(sites):
     "setting, range, words",
     [
         ("", ">=2.19,<2.22", ["2.19 or 2.20 or 2.21", "found none", "'none'"]),
-        ("2.20", "==2.20.*", ["2.20", "found none", "tensorflow-cpu==2.20.*"]),
+        ("2.20", "==2.20.*", ["2.20", "found none", "==2.20.*'"]),
         ("2.20.3", "==2.20.*", ["2.20", "found none"]),
         ("2.22", None, ["2.22", "2.19, 2.20, 2.21", "'none'"]),
         ("/no/such", None, ["/no/such", "folder"]),
@@ -170,33 +170,39 @@ def test_no_tensorflow_is_fetched_where_there_is_one():
     minor = _find_tensorflow.resolve().minor
     status, printed = run_backend(
         "print(setup.get_requires_for_build_wheel());"
-        "print(setup.extras()['cpu'], setup.extras()['gpu'])"
+        "print(*setup.extras()['cpu'], *setup.extras()['gpu'], sep='\\n')"
     )
     assert status == 0
     assert printed.splitlines() == [
         "['wheel']",
-        f"['tensorflow-cpu=={minor}.*'] ['tensorflow[and-cuda]=={minor}.*']",
+        f"tensorflow-cpu=={minor}.*; platform_machine == 'x86_64'",
+        f"tensorflow=={minor}.*; platform_machine != 'x86_64'",
+        f"tensorflow[and-cuda]=={minor}.*",
     ]
 
 
 @pytest.mark.parametrize(
-    "setting, requirement, extra",
+    "setting, range, extra",
     [
-        ("", "tensorflow-cpu>=2.19,<2.22", "tensorflow-cpu>=2.19,<2.22"),
-        ("2.20", "tensorflow-cpu==2.20.*", "tensorflow-cpu==2.20.*"),
-        ("none", None, "tensorflow-cpu>=2.19,<2.22"),
+        ("", ">=2.19,<2.22", ">=2.19,<2.22"),
+        ("2.20", "==2.20.*", "==2.20.*"),
+        ("none", None, ">=2.19,<2.22"),
     ],
 )
-def test_one_is_fetched_where_there_is_none(setting, requirement, extra):
+def test_one_is_fetched_where_there_is_none(setting, range, extra):
     status, printed = run_backend(
         "hide_tensorflow();"
         "print(setup.get_requires_for_build_wheel());"
         "print(setup.get_requires_for_build_editable());"
-        "print(*setup.extras()['cpu'])",
+        "print(setup.extras()['gpu'][0])",
         FUSED_RNN_TENSORFLOW=setting,
     )
-    wanted = [requirement, "wheel"] if requirement else ["wheel"]
-    assert printed.splitlines() == [str(wanted), str(wanted), extra]
+    wanted = ["wheel"]
+    if range:
+        wanted.insert(0, _find_tensorflow.DISTRIBUTION + range)
+    assert printed.splitlines() == [
+        str(wanted), str(wanted), f"tensorflow[and-cuda]{extra}"
+    ]
     assert status == 0
 
 
@@ -291,7 +297,7 @@ def test_the_source_distribution_is_enough_to_build_and_test(tmp_path):
         }
         metadata = archive.extractfile(packed["PKG-INFO"]).read().decode()
     # A source distribution is for every supported TensorFlow.
-    assert 'tensorflow-cpu<2.22,>=2.19; extra == "cpu"' in metadata
+    assert 'tensorflow[and-cuda]<2.22,>=2.19; extra == "gpu"' in metadata
     wanted = {
         str(path.relative_to(ROOT))
         for folder in ("bazel", "csrc", "docs", "python", "tests")

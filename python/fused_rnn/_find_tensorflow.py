@@ -14,12 +14,17 @@ import dataclasses
 import importlib.metadata
 import os
 import pathlib
+import platform
 import re
 import sys
 import sysconfig
 
 SUPPORTED = ("2.19", "2.20", "2.21")
 SUPPORTED_RANGE = ">=2.19,<2.22"
+# The smallest distribution; there is none of that name for other processors.
+DISTRIBUTION = (
+    "tensorflow-cpu" if platform.machine() == "x86_64" else "tensorflow"
+)
 # What to compile for: "none", a minor version such as "2.20", or a folder that
 # holds TensorFlow. Empty: the first supported one that is found.
 VARIABLE = "FUSED_RNN_TENSORFLOW"
@@ -154,7 +159,7 @@ def resolve(setting: str = "") -> TensorFlow | None:
         "fused_rnn is compiled against the headers of TensorFlow"
         f" {' or '.join(wanted)}, and "
         + (f"found only {others}." if found else "found none.")
-        + f" Install one first (pip install 'tensorflow-cpu{range}'), or set"
+        + f" Install one first (pip install '{DISTRIBUTION}{range}'), or set"
         f" {VARIABLE} to the folder of one, or to 'none' to build only what"
         " works on NumPy arrays.",
         None if folders else range,

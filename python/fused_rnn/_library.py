@@ -28,7 +28,8 @@ NO_TENSORFLOW = "FUSED_RNN_NO_TENSORFLOW"
 
 _FOLDER = pathlib.Path(__file__).absolute().parent
 _INSTALL_TENSORFLOW = (
-    f"pip install 'tensorflow-cpu{_find_tensorflow.SUPPORTED_RANGE}'"
+    f"pip install '{_find_tensorflow.DISTRIBUTION}"
+    f"{_find_tensorflow.SUPPORTED_RANGE}'"
 )
 
 
@@ -120,10 +121,9 @@ def load():
     """Loads the library of ops, once, and returns the module of its ops.
 
     Raises:
-      LibraryError: TensorFlow is not installed, the library was not built or
-        was built for another TensorFlow or another fused_rnn, or FUSED_RNN_ISA
-        names an instruction set that cannot be used. The message says what to
-        do.
+      LibraryError: TensorFlow is not installed, or the library was not built
+        or was built for another TensorFlow or another fused_rnn. The message
+        says what to do.
     """
     if not tensorflow_installed():
         raise LibraryError(

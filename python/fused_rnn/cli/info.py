@@ -70,13 +70,12 @@ def _native(facts) -> list[str]:
     facts["instruction sets compiled"] = ", ".join(_core.compiled_isas())
     facts["instruction sets supported"] = ", ".join(_core.supported_isas())
     facts["instruction set in use"] = _core.active_isa()
+    facts["threads of fused_rnn.numpy"] = _core.get_num_threads()
     return [error for error in [_core.isa_error()] if error]
 
 
 def _tensorflow(facts) -> list[str]:
     """Adds what runs in TensorFlow; returns errors."""
-    cpus = len(os.sched_getaffinity(0))
-    facts["threads"] = cpus
     if not _library.tensorflow_installed():
         return []
     if _library.left_alone():
@@ -88,8 +87,9 @@ def _tensorflow(facts) -> list[str]:
 
     facts["TensorFlow"] = tf.__version__
     # 0 means TensorFlow's default, the processors that this process may use.
-    facts["threads"] = (
-        tf.config.threading.get_intra_op_parallelism_threads() or cpus
+    facts["threads of TensorFlow"] = (
+        tf.config.threading.get_intra_op_parallelism_threads()
+        or len(os.sched_getaffinity(0))
     )
     try:
         _library.load()
