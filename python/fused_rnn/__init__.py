@@ -16,8 +16,12 @@ _TENSORFLOW_NAMES: dict[str, str] = {
     "GRUBlockCellOutput": "ops",
     "GRUCell": "layers",
     "GRUOutput": "ops",
+    "RNN": "layers",
+    "fuse": "_fuse",
+    "fused_scope": "_fuse",
     "gru": "ops",
     "gru_block_cell": "ops",
+    "unfuse": "_fuse",
 }
 
 __all__ = ["__version__", "library_path", *_TENSORFLOW_NAMES]

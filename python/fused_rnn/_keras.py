@@ -47,6 +47,13 @@ def activation_name(function):
         return None
 
 
+def cells_of(cell):
+    """The cells that an RNN layer runs one after the other, as a list."""
+    if type(cell) is keras.layers.StackedRNNCells:
+        cell = cell.cells
+    return list(cell) if isinstance(cell, (list, tuple)) else [cell]
+
+
 def why_not_fused(cell, cell_classes):
     """Why the op cannot compute what this GRUCell does, or None if it can."""
     if type(cell) not in cell_classes:
@@ -75,7 +82,12 @@ def dropped_inputs(cell, sequences, training):
     kernel = ops.convert_to_tensor(cell.kernel)
     if not training or not 0.0 < cell.dropout < 1.0:
         return sequences, kernel
-    mask = cell.get_dropout_mask(sequences[:, 0, :])
+    # Of a step's inputs the mask needs the shape; there may be no step.
+    mask = cell.get_dropout_mask(
+        ops.zeros(
+            (ops.shape(sequences)[0], sequences.shape[-1]), sequences.dtype
+        )
+    )
     if cell.implementation != 1:
         return sequences * ops.expand_dims(mask, 1), kernel
     sequences = ops.concatenate(

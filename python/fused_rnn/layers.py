@@ -14,13 +14,14 @@ from fused_rnn import ops as fused_ops
 from fused_rnn._block_cell_layer import GRUBlockCell
 from fused_rnn._keras import (
     activation_name,
+    cells_of,
     dropped_inputs,
     recurrent_dropout_mask,
     require_tensorflow_backend,
     why_not_fused,
 )
 
-__all__ = ["GRU", "GRUBlockCell", "GRUCell"]
+__all__ = ["GRU", "GRUBlockCell", "GRUCell", "RNN"]
 
 
 def _standardize_mask(mask):
@@ -34,13 +35,26 @@ def _standardize_mask(mask):
 
 
 class _Fused:
-    """What the two layers share: the op, the reason not to use it, a warning.
+    """What the layers share: the op, the reason not to use it, a warning.
 
-    Mixed into a class derived from a Keras layer.
+    Mixed into a class derived from a Keras layer. Whatever the classes know is
+    known to the class alone, or follows from what Keras keeps in the layer, so
+    that a layer may change from Keras' class into the fused one and back.
     """
 
     _warned = False
     _empty = False  # whether the sequences of this call have no steps
+
+    @property
+    def supports_jit(self):
+        """Whether XLA can compile the layer: not the op, but Keras' own loop."""
+        return self.fallback_reason is not None and self.__dict__[
+            "supports_jit"
+        ]
+
+    @supports_jit.setter
+    def supports_jit(self, value):
+        self.__dict__["supports_jit"] = value
 
     def _run(self, cell, sequences, state, mask, training, **options):
         """outputs and state of ``fused_rnn.gru`` with a cell's weights."""
@@ -126,13 +140,11 @@ class GRUCell(_Fused, keras.layers.GRUCell):
     def __init__(self, units, *args, **kwargs):
         require_tensorflow_backend()
         super().__init__(units, *args, **kwargs)
-        if self.fallback_reason is None:
-            self.supports_jit = False
 
     @property
     def fallback_reason(self):
         """Why the step is not one op; None if it is."""
-        return why_not_fused(self, (GRUCell,))
+        return why_not_fused(self, (keras.layers.GRUCell, GRUCell))
 
     def call(self, inputs, states, training=False):
         if self._falls_back():
@@ -146,8 +158,66 @@ class GRUCell(_Fused, keras.layers.GRUCell):
         return h, [h] if nested else h
 
 
+class _FusedSequence(_Fused):
+    """What the layers over a whole sequence share, whatever their cells."""
+
+    def call(self, sequences, initial_state=None, mask=None, training=False):
+        fused = self.fallback_reason is None
+        empty = fused and sequences.shape[1] == 0
+        unroll = fused and self.unroll
+        if not (empty or unroll):
+            return super().call(
+                sequences, initial_state, mask=mask, training=training
+            )
+        # Keras shapes its dropout masks by step 0, and does not unroll over an
+        # unknown number of steps. The op needs neither: hide both from Keras.
+        if empty:
+            sequences = ops.pad(sequences, [[0, 0], [0, 1], [0, 0]])
+        self._empty, self.unroll = empty, False
+        try:
+            return super().call(
+                sequences, initial_state, mask=mask, training=training
+            )
+        finally:
+            self._empty, self.unroll = False, bool(unroll)
+
+    def inner_loop(self, sequences, initial_state, mask, training=False):
+        if self._falls_back():
+            return super().inner_loop(
+                sequences, initial_state, mask, training=training
+            )
+        if keras.tree.is_nested(mask):
+            mask = mask[0]
+        mask = _standardize_mask(mask)
+        cells = cells_of(self.cell)
+        outputs, states = sequences, []
+        for i, (cell, state) in enumerate(
+            zip(cells, keras.tree.flatten(initial_state), strict=True)
+        ):
+            # Reversed by the first cell, the sequence stays so for the others.
+            if self.go_backwards and mask is not None and i == 1:
+                mask = ops.flip(mask, axis=1)
+            outputs, state = self._run(
+                cell,
+                outputs,
+                state,
+                mask,
+                training,
+                go_backwards=self.go_backwards and i == 0,
+                zero_output_for_mask=self.zero_output_for_mask,
+                return_sequences=self.return_sequences or i < len(cells) - 1,
+            )
+            states.append(state)
+        # Keras takes the first if it returns the last output, else the second.
+        return (
+            outputs,
+            outputs,
+            keras.tree.pack_sequence_as(initial_state, states),
+        )
+
+
 @keras.saving.register_keras_serializable(package="fused_rnn")
-class GRU(_Fused, keras.layers.GRU):
+class GRU(_FusedSequence, keras.layers.GRU):
     """``keras.layers.GRU`` whose whole sequence is one op.
 
     Arguments, weights, configuration, states, masks and dropout are those of
@@ -193,8 +263,6 @@ class GRU(_Fused, keras.layers.GRU):
     def __init__(self, units, *args, **kwargs):
         require_tensorflow_backend()
         super().__init__(units, *args, **kwargs)
-        if self.fallback_reason is None:
-            self.supports_jit = False
 
     @property
     def fallback_reason(self):
@@ -203,44 +271,53 @@ class GRU(_Fused, keras.layers.GRU):
             return "use_cudnn=True asks for cuDNN"
         return why_not_fused(self.cell, (keras.layers.GRUCell, GRUCell))
 
-    def call(self, sequences, initial_state=None, mask=None, training=False):
-        fused = self.fallback_reason is None
-        empty = fused and sequences.shape[1] == 0
-        unroll = fused and self.unroll
-        if not (empty or unroll):
-            return super().call(
-                sequences, initial_state, mask=mask, training=training
-            )
-        # Keras shapes its dropout masks by step 0, and does not unroll over an
-        # unknown number of steps. The op needs neither: hide both from Keras.
-        if empty:
-            sequences = ops.pad(sequences, [[0, 0], [0, 1], [0, 0]])
-        self._empty, self.unroll = empty, False
-        try:
-            return super().call(
-                sequences, initial_state, mask=mask, training=training
-            )
-        finally:
-            self._empty, self.unroll = False, bool(unroll)
 
-    def inner_loop(self, sequences, initial_state, mask, training=False):
-        if self._falls_back():
-            return super().inner_loop(
-                sequences, initial_state, mask, training=training
-            )
-        if keras.tree.is_nested(initial_state):
-            initial_state = initial_state[0]
-        if keras.tree.is_nested(mask):
-            mask = mask[0]
-        outputs, state = self._run(
-            self.cell,
-            sequences,
-            initial_state,
-            _standardize_mask(mask),
-            training,
-            go_backwards=self.go_backwards,
-            zero_output_for_mask=self.zero_output_for_mask,
-            return_sequences=self.return_sequences,
-        )
-        # Keras takes the first if it returns the last output, else the second.
-        return outputs, outputs, [state]
+@keras.saving.register_keras_serializable(package="fused_rnn")
+class RNN(_FusedSequence, keras.layers.RNN):
+    """``keras.layers.RNN`` that runs a GRUCell over the sequence in one op.
+
+    With a list of cells, or ``keras.layers.StackedRNNCells``, one op a cell.
+    The cells are ``keras.layers.GRUCell`` or ``fused_rnn.GRUCell``. Arguments,
+    weights, configuration, states, masks and dropout are those of
+    ``keras.layers.RNN``; what ``fused_rnn.GRU`` says of masks, dtypes,
+    activations and XLA holds here too. With any other cell the layer computes
+    what Keras computes, says so once through ``warnings``, and names the
+    reason in ``fallback_reason``.
+
+    Call arguments:
+      sequences: [B, T, I].
+      initial_state: for each cell [B, units], in a list.
+      mask: [B, T], true where a step counts.
+      training: whether dropout applies.
+
+    Returns:
+      The last output [B, units of the last cell], or with return_sequences
+      all [B, T, units]; with return_state also each cell's last state.
+
+    Raises:
+      ValueError: an argument that ``keras.layers.RNN`` refuses; an input or a
+        state of the wrong rank or size.
+      RuntimeError: Keras does not run on TensorFlow.
+
+    Example:
+      layer = fused_rnn.RNN([keras.layers.GRUCell(n) for n in (128, 64)])
+      layer(keras.random.normal((8, 100, 32)))  # [8, 64]
+    """
+
+    def __init__(self, cell, *args, **kwargs):
+        require_tensorflow_backend()
+        super().__init__(cell, *args, **kwargs)
+
+    @property
+    def fallback_reason(self):
+        """Why the layer runs Keras' own loop; None if it runs the op."""
+        for cell in cells_of(self.cell):
+            reason = why_not_fused(cell, (keras.layers.GRUCell, GRUCell))
+            if reason is not None:
+                return reason
+            if cell.compute_dtype != self.compute_dtype:
+                return (
+                    f"the cell computes in {cell.compute_dtype}, the layer in"
+                    f" {self.compute_dtype}"
+                )
+        return None
