@@ -1,0 +1,169 @@
+"""fused_rnn.RNN against keras.layers.RNN: cells alone and stacked."""
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+import keras  # noqa: E402
+
+import fused_rnn  # noqa: E402
+import helpers_keras  # noqa: E402
+
+BATCH, STEPS, INPUTS, UNITS = 4, 5, 3, 6
+HOLES = np.array(
+    [[1, 1, 1, 1, 1], [1, 0, 1, 0, 0], [0, 0, 1, 0, 1], [0, 0, 0, 0, 0]],
+    bool,
+)
+
+
+def data(seed=0, shape=(BATCH, STEPS, INPUTS)):
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype("float32")
+
+
+def assert_close(actual, expected, policy="float32"):
+    keras.tree.assert_same_structure(actual, expected)
+    for a, e in zip(keras.tree.flatten(actual), keras.tree.flatten(expected)):
+        helpers_keras.assert_close(
+            a, e, policy, INPUTS + UNITS, STEPS * UNITS
+        )
+
+
+def one(cell, **options):
+    return cell(UNITS, **options)
+
+
+def stack_of_one(cell, **options):
+    return [cell(UNITS, **options)]
+
+
+def stack(cell, **options):
+    return keras.layers.StackedRNNCells(
+        [
+            cell(UNITS, **options),
+            fused_rnn.GRUCell(2, reset_after=False, **options),
+            cell(4, activation="relu", use_bias=False, **options),
+        ],
+        dtype=options.get("dtype"),
+    )
+
+
+def pair(cells, cell_options=None, **options):
+    """Keras' layer and ours with the same weights, and cells of Keras."""
+    built = []
+    for rnn in (fused_rnn.RNN, keras.layers.RNN):
+        layer = rnn(
+            cells(keras.layers.GRUCell, **(cell_options or {})), **options
+        )
+        layer.build((BATCH, STEPS, INPUTS))
+        built.append(layer)
+    fused, stock = built
+    assert fused.fallback_reason is None and not fused.supports_jit
+    for i, w in enumerate(fused.trainable_weights):
+        w.assign(np.random.default_rng(i).uniform(-0.6, 0.6, w.shape))
+    # With dropout there are also the states of generators, which are equal.
+    stock.set_weights(fused.get_weights())
+    return fused, stock
+
+
+def results(layer, x, training=False, **arguments):
+    variables = [tf.Variable(x), *layer.trainable_weights]
+    with tf.GradientTape() as tape:
+        tape.watch(variables[0])
+        outputs = layer(variables[0], training=training, **arguments)
+        loss = tf.add_n([
+            tf.reduce_sum(tf.sin(tf.cast(o, "float64") + i))
+            for i, o in enumerate(keras.tree.flatten(outputs))
+        ])
+    gradients = tape.gradient(
+        loss, [variables[0]] + [v.value for v in variables[1:]]
+    )
+    return outputs, gradients
+
+
+@pytest.mark.parametrize("cells", [one, stack_of_one, stack])
+@pytest.mark.parametrize("options", [
+    dict(return_sequences=True, return_state=True),
+    dict(return_state=True, go_backwards=True),
+    dict(return_sequences=True, go_backwards=True, zero_output_for_mask=True),
+], ids=["forward", "last_backward", "backward_zero"])
+@pytest.mark.parametrize("mask", [None, HOLES], ids=["unmasked", "holes"])
+def test_equals_keras(cells, options, mask):
+    fused, stock = pair(cells, **options)
+    states = None
+    # Keras itself cannot mask a stack of one cell that starts by itself.
+    if options.get("return_state") or cells is stack_of_one:
+        states = [data(i, (BATCH, n)) for i, n in enumerate(stock.state_size)]
+    arguments = dict(mask=mask, initial_state=states)
+    assert_close(results(fused, data(), **arguments),
+                 results(stock, data(), **arguments))
+    function = tf.function(lambda x: fused(x, **arguments))
+    np.testing.assert_array_equal(
+        keras.tree.flatten(function(data()))[0],
+        keras.tree.flatten(fused(data(), **arguments))[0],
+    )
+
+
+@pytest.mark.parametrize("cell_options, training", [
+    (dict(dtype="float64"), False),
+    (dict(dtype="mixed_bfloat16"), False),
+    (dict(dropout=0.4, recurrent_dropout=0.3, seed=5), True),
+], ids=["float64", "mixed_bfloat16", "dropout"])
+def test_cell_options(cell_options, training):
+    dtype = cell_options.get("dtype", "float32")
+    fused, stock = pair(
+        stack, cell_options, dtype=dtype, return_sequences=True
+    )
+    assert fused.compute_dtype == stock.compute_dtype
+    assert_close(
+        fused(data(), mask=HOLES, training=training),
+        stock(data(), mask=HOLES, training=training), dtype,
+    )
+
+
+def test_stateful_and_empty():
+    fused, stock = pair(one, stateful=True)
+    for layer in (fused, stock):
+        layer(data())
+    assert_close(fused(data(1)), stock(data(1)))
+    layer, _ = pair(stack, return_state=True, return_sequences=True)
+    states = [data(i, (BATCH, n)) for i, n in enumerate(layer.state_size)]
+    outputs, *last = layer(
+        data()[:, :0], initial_state=states, training=True
+    )
+    assert outputs.shape == (BATCH, 0, 4)
+    for a, e in zip(keras.tree.flatten(last), states, strict=True):
+        np.testing.assert_array_equal(a, e)
+
+
+def test_masked_steps_reach_nothing():
+    fused, _ = pair(stack, return_sequences=True)
+    bad = np.where(HOLES[..., None], data(), np.nan)
+    outputs, gradients = results(fused, bad, mask=HOLES)
+    clean, clean_gradients = results(fused, data(), mask=HOLES)
+    np.testing.assert_array_equal(outputs, clean)
+    for a, e in zip(gradients, clean_gradients):
+        np.testing.assert_array_equal(a, e)
+
+
+def test_fallback():
+    layer = fused_rnn.RNN([keras.layers.GRUCell(2), keras.layers.LSTMCell(2)])
+    assert layer.fallback_reason == "the cell is a LSTMCell, not a GRUCell"
+    with pytest.warns(UserWarning, match=f"'{layer.name}' is not fused"):
+        layer(data())
+    layer = fused_rnn.RNN(keras.layers.GRUCell(2, dtype="float64"))
+    assert "computes in float64, the layer in float32" in layer.fallback_reason
+
+
+def test_config_and_errors():
+    layer, stock = pair(one, go_backwards=True, unroll=True, name="my_rnn")
+    assert layer.unroll
+    assert isinstance(layer, keras.layers.RNN)
+    again = fused_rnn.RNN.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    assert layer.get_config().keys() == stock.get_config().keys()
+    for x in (data()[:, :, :2], data()[..., None]):
+        with pytest.raises(Exception) as caught:
+            layer(x)
+        assert "my_rnn" in str(caught.value)
+    with pytest.raises(ValueError, match="state_size"):
+        fused_rnn.RNN(keras.layers.Dense(2))
