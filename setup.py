@@ -150,6 +150,7 @@ def extras():
             "hypothesis>=6.100",
             "matplotlib>=3.8",
             "ninja",
+            "pybind11>=2.12",
             "pytest>=8",
             "setuptools>=77",
         ],
