@@ -1,7 +1,5 @@
 """The block cell's ops: values, shapes, takeover, threads."""
 
-import threading
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,7 +11,6 @@ from helpers import (
     DTYPES,
     cell_arguments,
     cell_gradients,
-    draw,
     run_python,
 )
 
@@ -110,11 +107,7 @@ TENSORFLOW_KERNEL = """
         inputs = dict(file)
     d_h = inputs.pop("d_h")
     r, u, c, h = tf.raw_ops.GRUBlockCell(**inputs)
-    if sys.argv[3] == "True":
-        grads = tf.raw_ops.GRUBlockCellGrad(
-            **inputs, r=r, u=u, c=c, d_h=d_h)
-    else:
-        grads = []
+    grads = tf.raw_ops.GRUBlockCellGrad(**inputs, r=r, u=u, c=c, d_h=d_h)
     np.savez(sys.argv[2], *[t.numpy() for t in [r, u, c, h, *grads]])
 """
 
@@ -125,7 +118,7 @@ def test_same_as_tensorflows_own_kernel(tmp_path):
     d_h = incoming["d_h"]
     np.savez(tmp_path / "inputs.npz", **inputs, d_h=d_h)
     run_python(
-        TENSORFLOW_KERNEL, tmp_path / "inputs.npz", tmp_path / "out.npz", True
+        TENSORFLOW_KERNEL, tmp_path / "inputs.npz", tmp_path / "out.npz"
     )
     with np.load(tmp_path / "out.npz") as file:
         theirs = list(file.values())
@@ -151,62 +144,6 @@ def test_takes_over_tensorflows_op():
     inputs["b_c"] = inputs["b_c"][1:]
     with pytest.raises(tf.errors.InvalidArgumentError, match="b_c must have"):
         tf.raw_ops.GRUBlockCell(**inputs)
-
-
-THREADS = """
-    import hashlib, sys
-    import numpy as np, tensorflow as tf, fused_rnn
-    from helpers import cell_arguments
-    tf.compat.v1.disable_eager_execution()
-    for threads in (1, 2, 4, 8):
-        digest = hashlib.sha256()
-        for seed, shape in enumerate(
-            [(1, 300, 700), (3, 64, 256), (67, 130, 200), (256, 40, 33)]
-        ):
-            inputs = cell_arguments(seed, *shape, np.float32)
-            with tf.Graph().as_default():
-                tensors = [tf.constant(v) for v in inputs.values()]
-                outputs = list(fused_rnn.gru_block_cell(*tensors))
-                # Not the weights' gradients: TensorFlow computes those.
-                outputs += tf.gradients(outputs, tensors[:2])
-                config = tf.compat.v1.ConfigProto(
-                    intra_op_parallelism_threads=threads)
-                with tf.compat.v1.Session(config=config) as session:
-                    for value in session.run(outputs):
-                        digest.update(value.tobytes())
-        print(digest.hexdigest())
-"""
-
-
-def test_same_bits_for_any_number_of_threads():
-    # Gives every session a pool of its own instead of the process' first.
-    output = run_python(THREADS, TF_OVERRIDE_GLOBAL_THREADPOOL=1)
-    digests = output.split()
-    assert len(digests) == 4 and len(set(digests)) == 1
-
-
-def test_many_threads_at_once():
-    samples = [sample("split", seed=seed)[0] for seed in range(8)]
-    expected = [numpy(fused_rnn.gru_block_cell(**inputs)) for inputs in samples]
-    failures = []
-
-    def work(index):
-        try:
-            for _ in range(30):
-                actual = fused_rnn.gru_block_cell(**samples[index])
-                for a, e in zip(numpy(actual), expected[index]):
-                    np.testing.assert_array_equal(a, e)
-        except BaseException as failure:  # Reported in the main thread.
-            failures.append(failure)
-
-    threads = [
-        threading.Thread(target=work, args=[i]) for i in range(len(samples))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures[0]
 
 
 @pytest.mark.parametrize("shape", ["serving", "split", "wide"])
@@ -288,17 +225,3 @@ def test_saturated_gates():
             if np.isfinite(size) or sign > 0:
                 assert c == sign
                 assert h == gate * 0.5 + (1 - gate) * c
-
-
-def test_concurrent_graphs_in_one_function():
-    """Branches that TensorFlow runs in parallel share the pool."""
-    samples = [sample("split", seed=seed)[0] for seed in range(6)]
-
-    @tf.function
-    def all_at_once():
-        return [fused_rnn.gru_block_cell(**inputs).h for inputs in samples]
-
-    for actual, inputs in zip(all_at_once(), samples):
-        np.testing.assert_array_equal(
-            actual, fused_rnn.gru_block_cell(**inputs).h
-        )

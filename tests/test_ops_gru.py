@@ -1,6 +1,5 @@
 """The sequence op: values and gradients against the oracle, bit for bit."""
 
-import concurrent.futures
 import itertools
 
 import numpy as np
@@ -12,7 +11,6 @@ from helpers import (
     SEQUENCE_SHAPES,
     draw,
     gru_arguments,
-    run_python,
 )
 
 import fused_rnn
@@ -321,72 +319,6 @@ def test_a_batch_cut_in_two_gives_the_same_bits(units, reset_after):
         np.testing.assert_array_equal(
             value, np.concatenate([half[position] for half in halves])
         )
-
-
-THREADS = """
-    import hashlib, sys
-    import numpy as np, tensorflow as tf, fused_rnn
-    from helpers import gru_arguments
-    tf.compat.v1.disable_eager_execution()
-    for threads in (1, 2, 4, 8):
-        digest = hashlib.sha256()
-        for seed, (shape, reset_after) in enumerate([
-            ((1, 20, 100, 300), True), ((1, 20, 100, 300), False),
-            ((3, 9, 64, 128), True), ((37, 9, 30, 70), False),
-            ((64, 5, 20, 33), True),
-        ]):
-            values = gru_arguments(
-                seed, *shape, np.float32, reset_after=reset_after, mask=True)
-            with tf.Graph().as_default():
-                tensors = {n: tf.constant(v) for n, v in values.items()
-                           if v is not None}
-                outputs = list(fused_rnn.gru(
-                    **tensors, reset_after=reset_after, training=True))
-                names = ["x", "h0", "kernel", "recurrent_kernel", "bias"]
-                outputs += tf.gradients(outputs, [tensors[n] for n in names])
-                config = tf.compat.v1.ConfigProto(
-                    intra_op_parallelism_threads=threads)
-                with tf.compat.v1.Session(config=config) as session:
-                    for value in session.run(outputs):
-                        digest.update(value.tobytes())
-        print(digest.hexdigest())
-"""
-
-
-def test_same_bits_for_any_number_of_threads():
-    """Also in the gradients of the weights, which the library computes."""
-    # Gives every session a pool of its own instead of the process' first.
-    output = run_python(THREADS, TF_OVERRIDE_GLOBAL_THREADPOOL=1)
-    digests = output.split()
-    assert len(digests) == 4 and len(set(digests)) == 1
-
-
-def test_many_sequences_at_once():
-    """Branches of a graph in parallel, and graphs in parallel threads."""
-    samples = [
-        gru_arguments(seed, 1 + 7 * (seed % 3), 9, 20, 70, np.float32,
-                      reset_after=seed % 2 == 0)
-        for seed in range(6)
-    ]
-
-    def call(index):
-        return fused_rnn.gru(
-            **samples[index], reset_after=index % 2 == 0
-        ).outputs
-
-    expected = [call(index).numpy() for index in range(len(samples))]
-    together = tf.function(
-        lambda: [call(index) for index in range(len(samples))]
-    )
-    together()
-
-    def check(_):
-        for _ in range(10):
-            for actual, wanted in zip(together(), expected):
-                np.testing.assert_array_equal(actual, wanted)
-
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        list(pool.map(check, range(4)))
 
 
 @pytest.mark.parametrize("reset_after", [True, False])

@@ -108,4 +108,15 @@ absl::Status require_shape(const tensorflow::Tensor& tensor, const char* name,
 
 }  // namespace fused_rnn
 
+// Registers a kernel template for every element type of ours.
+#define FUSED_RNN_REGISTER_CPU(NAME, KERNEL)                        \
+  FUSED_RNN_REGISTER_CPU_TYPE(NAME, KERNEL, float)                  \
+  FUSED_RNN_REGISTER_CPU_TYPE(NAME, KERNEL, double)                 \
+  FUSED_RNN_REGISTER_CPU_TYPE(NAME, KERNEL, Eigen::half)            \
+  FUSED_RNN_REGISTER_CPU_TYPE(NAME, KERNEL, Eigen::bfloat16)
+#define FUSED_RNN_REGISTER_CPU_TYPE(NAME, KERNEL, T)                \
+  REGISTER_KERNEL_BUILDER(                                          \
+      Name(NAME).Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), \
+      KERNEL<T>);
+
 #endif  // FUSED_RNN_TF_CONTEXT_H_

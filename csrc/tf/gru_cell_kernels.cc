@@ -206,20 +206,8 @@ class GruBlockCellGradOp : public OpKernel {
   }
 };
 
-#define REGISTER(T)                                          \
-  REGISTER_KERNEL_BUILDER(Name("FusedRNN>GRUBlockCell")      \
-                              .Device(tensorflow::DEVICE_CPU) \
-                              .TypeConstraint<T>("T"),       \
-                          GruBlockCellOp<T>);                \
-  REGISTER_KERNEL_BUILDER(Name("FusedRNN>GRUBlockCellGrad")  \
-                              .Device(tensorflow::DEVICE_CPU) \
-                              .TypeConstraint<T>("T"),       \
-                          GruBlockCellGradOp<T>);
-REGISTER(float)
-REGISTER(double)
-REGISTER(Eigen::half)
-REGISTER(Eigen::bfloat16)
-#undef REGISTER
+FUSED_RNN_REGISTER_CPU("FusedRNN>GRUBlockCell", GruBlockCellOp)
+FUSED_RNN_REGISTER_CPU("FusedRNN>GRUBlockCellGrad", GruBlockCellGradOp)
 
 // TensorFlow's own ops: a higher priority takes over existing graphs.
 REGISTER_KERNEL_BUILDER(Name("GRUBlockCell")

@@ -179,24 +179,9 @@ class GruWeightGradOp : public GruKernel {
   }
 };
 
-#define REGISTER(T)                                               \
-  REGISTER_KERNEL_BUILDER(Name("FusedRNN>GRUGrad")                \
-                              .Device(tensorflow::DEVICE_CPU)     \
-                              .TypeConstraint<T>("T"),            \
-                          GruGradOp<T>);                          \
-  REGISTER_KERNEL_BUILDER(Name("FusedRNN>GRUInputGrad")           \
-                              .Device(tensorflow::DEVICE_CPU)     \
-                              .TypeConstraint<T>("T"),            \
-                          GruInputGradOp<T>);                     \
-  REGISTER_KERNEL_BUILDER(Name("FusedRNN>GRUWeightGrad")          \
-                              .Device(tensorflow::DEVICE_CPU)     \
-                              .TypeConstraint<T>("T"),            \
-                          GruWeightGradOp<T>);
-REGISTER(float)
-REGISTER(double)
-REGISTER(Eigen::half)
-REGISTER(Eigen::bfloat16)
-#undef REGISTER
+FUSED_RNN_REGISTER_CPU("FusedRNN>GRUGrad", GruGradOp)
+FUSED_RNN_REGISTER_CPU("FusedRNN>GRUInputGrad", GruInputGradOp)
+FUSED_RNN_REGISTER_CPU("FusedRNN>GRUWeightGrad", GruWeightGradOp)
 
 }  // namespace
 }  // namespace fused_rnn

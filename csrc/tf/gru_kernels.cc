@@ -205,16 +205,7 @@ class GruOp : public GruKernel {
   bool keep_reserve_ = true;
 };
 
-#define REGISTER(T)                                               \
-  REGISTER_KERNEL_BUILDER(Name("FusedRNN>GRU")                    \
-                              .Device(tensorflow::DEVICE_CPU)     \
-                              .TypeConstraint<T>("T"),            \
-                          GruOp<T>);
-REGISTER(float)
-REGISTER(double)
-REGISTER(Eigen::half)
-REGISTER(Eigen::bfloat16)
-#undef REGISTER
+FUSED_RNN_REGISTER_CPU("FusedRNN>GRU", GruOp)
 
 }  // namespace
 }  // namespace fused_rnn
