@@ -54,9 +54,12 @@ class BuildInfo:
     compiler: str
 
 
-def library_path() -> pathlib.Path:
-    """Where the library of ops is, or would be if it had been built."""
-    return _FOLDER / "_fused_rnn_tf.so"
+def library_path() -> str:
+    """Where the library of ops is, or would be if it had been built.
+
+    A string, which is what ``tf.load_op_library`` takes.
+    """
+    return str(_FOLDER / "_fused_rnn_tf.so")
 
 
 def build_info(folder: os.PathLike | str = _FOLDER) -> BuildInfo | None:
@@ -134,7 +137,7 @@ def load():
 
     check(build_info(), tf.__version__)
     try:
-        return tf.load_op_library(str(library_path()))
+        return tf.load_op_library(library_path())
     except (tf.errors.NotFoundError, OSError) as error:
         raise LibraryError(
             f"TensorFlow {tf.__version__} cannot load {library_path()}, which"

@@ -47,7 +47,7 @@ def collect() -> dict[str, object]:
     info = _library.build_info()
     facts: dict[str, object] = {
         "fused_rnn": __version__,
-        "folder": str(_library.library_path().parent),
+        "folder": os.path.dirname(_library.library_path()),
         "Python": platform.python_version(),
         "NumPy": numpy.__version__,
         "TensorFlow": "not installed",
