@@ -202,6 +202,9 @@ def test_table(capsys):
     class OwnGRU(layers.GRU):
         pass
 
+    class OwnRNN(layers.RNN):
+        pass
+
     model = keras.Sequential([
         layers.Bidirectional(
             layers.GRU(2, return_sequences=True), name="both"
@@ -212,6 +215,7 @@ def test_table(capsys):
         layers.GRU(2, activation="gelu", return_sequences=True, name="gelu"),
         layers.RNN(fused_rnn.GRUBlockCell(2, name="block"), name="tf1",
                    return_sequences=True),
+        OwnRNN(layers.GRUCell(2, name="d"), return_sequences=True, name="mine"),
         OwnGRU(2, name="own"),
     ])
     fused_rnn.fuse(model)
@@ -220,17 +224,18 @@ def test_table(capsys):
         for line in capsys.readouterr().out.splitlines()[1:]
     }
     stack = model.layers[1].cell.name
-    assert len(rows) == 8 and "both/forward_gru" in next(iter(rows))
-    assert sum(state == "fused" for state in rows.values()) == 3
+    assert len(rows) == 10 and "both/forward_gru" in next(iter(rows))
+    assert sum(state == "fused" for state in rows.values()) == 4
     assert rows["mixed"] == "the cell is a LSTMCell, not a GRUCell"
     assert rows[f"mixed/{stack}/c"] == "fused"
     assert rows["lstm"] == "not a GRU"
     assert "activation gelu is not" in rows["gelu"]
     assert rows["tf1"] == "the cell is a GRUBlockCell, not a GRUCell"
     assert rows["own"] == "a subclass of GRU"
+    assert rows["mine"] == "a subclass of RNN" and rows["mine/d"] == "fused"
     fused_rnn.unfuse(model)
     out = capsys.readouterr().out
-    assert out.count("Keras' own") == 3
+    assert out.count("Keras' own") == 4
     assert "stays: Keras has no such cell" in out
     assert not count_fused(model)
     fused_rnn.fuse(keras.Sequential([layers.Dense(1)]))

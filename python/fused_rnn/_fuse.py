@@ -266,12 +266,14 @@ def _reads_weights(layer):
 
 
 def _why_not_replaced(layer):
-    """Why a recurrent layer stays as it is, or None if it is, or can be, fused."""
+    """Why a recurrent layer stays as it is; None if it is or can be fused."""
     fused = _FUSED.get(type(layer), type(layer))
     if fused not in _STOCK:
-        for base in _FUSED:
-            if base is not keras.layers.RNN and isinstance(layer, base):
-                return f"a subclass of {base.__name__}"
+        if isinstance(layer, (keras.layers.GRU, keras.layers.GRUCell)) or any(
+            isinstance(cell, keras.layers.GRUCell)
+            for cell in cells_of(layer.cell)
+        ):
+            return f"a subclass of {_base(layer, _FUSED)}"
         return "not a GRU"
     # The property reads nothing that a layer of Keras' own lacks.
     return fused.fallback_reason.fget(layer)
@@ -285,7 +287,7 @@ def _models(root, changes):
     """The models at and below a layer, if any of its layers changed."""
     if not changes:
         return []
-    return [layer for _, layer, _ in _walk(root) if isinstance(layer, keras.Model)]
+    return [x for _, x, _ in _walk(root) if isinstance(x, keras.Model)]
 
 
 def _change_classes(root, changes):

@@ -47,7 +47,7 @@ class _Fused:
 
     @property
     def supports_jit(self):
-        """Whether XLA can compile the layer: not the op, but Keras' own loop."""
+        """Whether XLA can compile it: Keras' own loop perhaps, the op never."""
         return self.fallback_reason is not None and self.__dict__[
             "supports_jit"
         ]
