@@ -381,3 +381,22 @@ def test_gradients_nobody_asked_for_are_dropped(inputs):
         if op.type == "FusedRNN>GRUBlockCellGrad"
     ]
     assert op.get_attr("num_d_gates") == 0
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_that_arrive_as_slices(inputs, compiled):
+    """tf.gather sends back the rows that it took."""
+    values = list(inputs.values())
+
+    def gradients(cell):
+        with tf.GradientTape() as outer:
+            outer.watch(values)
+            with tf.GradientTape() as tape:
+                tape.watch(values)
+                results = [tf.gather(y, [2, 0]) for y in cell(*values)]
+            first = tape.gradient(results, values)
+            taken = [tf.gather(gradient, [1, 0]) for gradient in first]
+        return *first, *outer.gradient(taken, values)
+
+    ours = tf.function(gradients) if compiled else gradients
+    assert_close(ours(fused_rnn.gru_block_cell), gradients(plain_cell))

@@ -372,3 +372,37 @@ def test_second_order_of_other_dtypes(dtype):
             tf.cast(gradient, tf.float64), value, rtol=0,
             atol=tolerance * scale,
         )
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_that_arrive_as_slices(compiled):
+    """tf.gather sends back the rows that it took."""
+    tensors, options = arguments(True)
+
+    def gradients(cell):
+        with tf.GradientTape() as outer:
+            outer.watch(tensors)
+            with tf.GradientTape() as tape:
+                tape.watch(tensors)
+                results = cell(*tensors, **options)
+                taken = [tf.gather(result, [2, 0]) for result in results]
+            first = tape.gradient(taken, tensors)
+            taken = [tf.gather(gradient, [1, 0]) for gradient in first]
+        return *first, *outer.gradient(taken, tensors)
+
+    ours = tf.function(gradients) if compiled else gradients
+    assert_close(ours(fused_rnn.gru), gradients(plain_gru))
+
+
+def test_jacobian():
+    """TensorFlow cannot vectorise the ops, and loops over them instead."""
+    tensors, options = arguments(True, shape=(2, 3, 1, 2))
+
+    @tf.function
+    def jacobian(cell):
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            state = cell(*tensors, **options)[1]
+        return tape.jacobian(state, tensors)
+
+    assert_close(jacobian(fused_rnn.gru), jacobian(plain_gru))

@@ -41,6 +41,15 @@ def watched(tensors) -> bool:
     return should_record_backprop(tensors)
 
 
+def _dense(*gradients) -> list:
+    """Incoming gradients as tensors; of tf.gather's result they are slices."""
+    return [
+        tf.convert_to_tensor(gradient)
+        if isinstance(gradient, tf.IndexedSlices) else gradient
+        for gradient in gradients
+    ]
+
+
 def _skipped(op) -> frozenset:
     """Inputs whose gradient an eager tape will throw away."""
     return frozenset(getattr(op, "skip_input_indices", None) or ())
@@ -49,7 +58,7 @@ def _skipped(op) -> frozenset:
 def _block_cell_grad(op, d_r, d_u, d_c, d_h):
     x, h_prev, w_ru, w_c, b_ru, b_c = op.inputs
     r, u, c, _ = op.outputs
-    d_gates = [d_r, d_u, d_c]
+    *d_gates, d_h = _dense(d_r, d_u, d_c, d_h)
     if all(_surely_zero(d) for d in d_gates):
         d_gates = []
     d_x, d_h_prev, d_c_bar, d_r_bar_u_bar = (
@@ -90,6 +99,9 @@ def _block_cell_grad_grad(op, e_x, e_h_prev, e_c_bar, e_r_bar_u_bar):
     weights is the forward op's gradient. Everything below is TensorFlow's own
     ops, so that higher orders follow.
     """
+    e_x, e_h_prev, e_c_bar, e_r_bar_u_bar = _dense(
+        e_x, e_h_prev, e_c_bar, e_r_bar_u_bar
+    )
     x, h_prev, w_ru, w_c, _, _, r, u, c, d_h, *d_gates = op.inputs
     d_r, d_u, d_c = d_gates or (0.0, 0.0, 0.0)
     _, _, d_c_bar, d_r_bar_u_bar = op.outputs
@@ -173,6 +185,7 @@ _ACTIVATIONS = ("zero_output_for_mask", "activation", "recurrent_activation")
 
 @tf.RegisterGradient("FusedRNN>GRU")
 def _gru_grad(op, d_outputs, d_state, _):
+    d_outputs, d_state = _dense(d_outputs, d_state)
     inputs = _inputs(op, _GRU)
     layout = _options(op, *_LAYOUT)
     options = {**layout, **_options(op, "reset_after", *_ACTIVATIONS)}
@@ -244,7 +257,7 @@ def _second_order(op, names, expression, attributes, arguments, upstream):
             options[name] = tf.compat.as_str(options[name])
     gradients = _expressions.gradient(
         expression, _expressions.Options(**options), values["mask"],
-        [values[name] for name in arguments], upstream,
+        [values[name] for name in arguments], _dense(*upstream),
     )
     gradients = dict(zip(arguments, gradients))
     gradients.pop("recurrent_dropout_mask", None)
