@@ -17,7 +17,7 @@ from keras.layers import GRU as imported_before  # noqa: E402, N811
 import fused_rnn  # noqa: E402
 import helpers_keras  # noqa: E402
 
-BATCH, STEPS, INPUTS, UNITS = 4, 5, 3, 6
+BATCH, STEPS, INPUTS, UNITS = 4, 3, 3, 6
 FUSED = (fused_rnn.GRU, fused_rnn.RNN, fused_rnn.GRUCell)
 
 
