@@ -1,0 +1,46 @@
+// The module fused_rnn._core: the core on NumPy arrays, without TensorFlow.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "core/isa.h"
+#include "core/thread_pool.h"
+#include "python/call.h"
+#include "python/functions.h"
+#include "python/gru_stream.h"
+
+namespace fused_rnn {
+namespace python {
+namespace {
+
+void set_num_threads(int threads) {
+  if (threads < 1) {
+    throw py::value_error("threads must be at least 1, got " +
+                          std::to_string(threads));
+  }
+  // Joins the workers of the pool before, which end when their work does.
+  without_gil([&] { set_shared_thread_count(threads); });
+}
+
+void require_isa(const std::string& name) {
+  const std::string error = select_isa(name);
+  if (!error.empty()) throw py::value_error(error);
+}
+
+PYBIND11_MODULE(_core, m) {
+  m.def("compiled_isas", &compiled_isas);
+  m.def("supported_isas", &supported_isas);
+  m.def("active_isa", &active_isa);
+  m.def("isa_error", &isa_error);
+  m.def("select_isa", &require_isa, py::arg("name"));
+  m.def("set_num_threads", &set_num_threads, py::arg("threads"));
+  m.def("get_num_threads", &shared_thread_count);
+  m.def("gru_block_cell", &gru_block_cell);
+  m.def("gru_block_cell_grad", &gru_block_cell_grad);
+  m.def("gru", &gru);
+  m.def("gru_grad", &gru_grad);
+  bind_gru_stream(m);
+}
+
+}  // namespace
+}  // namespace python
+}  // namespace fused_rnn
