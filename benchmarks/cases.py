@@ -1,0 +1,190 @@
+"""The arrays that every worker computes from, and what must come out."""
+
+import json
+import pathlib
+
+import numpy as np
+
+EPSILON = float(np.finfo(np.float32).eps)
+
+# (B, T, I, H), from serving one row to training at the processor's limit.
+SHAPES = (
+    (1, 1, 128, 256),
+    (256, 1, 128, 256),
+    (1, 100, 40, 128),
+    (16, 100, 128, 256),
+    (32, 100, 256, 256),
+    (1, 100, 256, 512),
+    (32, 1000, 64, 64),
+    (1, 50, 1024, 1024),
+    (64, 50, 512, 512),
+    (128, 25, 1024, 1024),
+)
+CONVENTIONS = ("after", "before")
+MODES = ("inference", "training")
+
+
+def parse_shape(text):
+    """"32,100,256,256" -> (32, 100, 256, 256).
+
+    Raises:
+      ValueError: it is not four positive numbers.
+    """
+    sizes = tuple(int(size) for size in text.replace("x", ",").split(","))
+    if len(sizes) != 4 or min(sizes) < 1:
+        raise ValueError(
+            f"a shape is B,T,I,H, four positive numbers, got {text!r}"
+        )
+    return sizes
+
+
+class SequenceCase:
+    """A GRU over a sequence: arrays in a folder, results of the oracle.
+
+    The recurrent weights halve the state's length in the mean, so that an
+    early error fades instead of growing: a difference in the results is then
+    one of meaning, not of rounding.
+    """
+
+    def __init__(self, folder, shape, *, valid_steps=None):
+        self.folder = pathlib.Path(folder)
+        self.shape = batch, steps, inputs, units = shape
+        rng = np.random.default_rng(sum(shape))
+
+        def draw(*sizes, scale=1.0):
+            return (scale * rng.standard_normal(sizes)).astype(np.float32)
+
+        self.arrays = {
+            "x": draw(batch, steps, inputs),
+            "h0": draw(batch, units),
+            "kernel": draw(inputs, 3 * units, scale=inputs**-0.5),
+            "recurrent_kernel": draw(units, 3 * units, scale=0.5 * units**-0.5),
+            "bias_after": draw(2, 3 * units),
+            "bias_before": draw(3 * units),
+            "d_outputs": draw(batch, steps, units),
+        }
+        if valid_steps is not None:
+            mask = np.zeros((batch, steps), bool)
+            mask[:, :valid_steps] = True
+            self.arrays["mask"] = mask
+        write(self.folder, self.arrays)
+        self._expected = {}
+
+    def words(self, mode, convention):
+        """Of the request "prepare", after its key, folder and results."""
+        return (mode, convention, *self.shape)
+
+    def expected(self, mode, convention):
+        """The oracle's results by name."""
+        key = mode, convention
+        if key not in self._expected:
+            self._expected[key] = self._compute(*key)
+        return self._expected[key]
+
+    def _compute(self, mode, convention):
+        from fused_rnn import reference
+
+        arrays = self.arrays
+        arguments = [
+            arrays[name] for name in ("x", "h0", "kernel", "recurrent_kernel")
+        ] + [arrays[f"bias_{convention}"]]
+        options = dict(
+            reset_after=convention == "after", mask=arrays.get("mask")
+        )
+        outputs, state = reference.gru(*arguments, **options)
+        results = {"outputs": outputs, "state": state}
+        if mode == "training":
+            gradients = reference.gru_grad(
+                *arguments, d_outputs=arrays["d_outputs"], **options
+            )
+            for name in ("x", "h0", "kernel", "recurrent_kernel", "bias"):
+                results[f"d_{name}"] = gradients[name]
+        return results
+
+    def tolerance(self):
+        """Of the error's norm, relative to the result's.
+
+        Rounding errors of a sum grow like the root of its length when their
+        signs are random; the longest sum is a row of inputs or, in a weight's
+        gradient, all rows and steps. 64 covers the roundings of a step (gates,
+        their activations in another library, the state) and their decay.
+        """
+        batch, steps, inputs, units = self.shape
+        longest = max(inputs + units, batch * steps)
+        return 64 * EPSILON * longest**0.5
+
+
+class CellCase:
+    """One step of the block cell; (B, I, H)."""
+
+    def __init__(self, folder, shape):
+        self.folder = pathlib.Path(folder)
+        self.shape = batch, inputs, units = shape
+        rng = np.random.default_rng(sum(shape))
+        rows = inputs + units
+
+        def draw(*sizes, scale=1.0):
+            return (scale * rng.standard_normal(sizes)).astype(np.float32)
+
+        self.arrays = {
+            "x": draw(batch, inputs),
+            "h_prev": draw(batch, units),
+            "w_ru": draw(rows, 2 * units, scale=rows**-0.5),
+            "w_c": draw(rows, units, scale=rows**-0.5),
+            "b_ru": draw(2 * units),
+            "b_c": draw(units),
+            "d_h": draw(batch, units),
+        }
+        write(self.folder, self.arrays)
+
+    def words(self, mode, convention):
+        batch, inputs, units = self.shape
+        return (mode, convention, batch, 1, inputs, units)
+
+    def expected(self, mode, convention):
+        from fused_rnn import reference
+
+        *inputs, d_h = self.arrays.values()
+        results = reference.gru_block_cell(*inputs)._asdict()
+        if mode == "training":
+            gradients = reference.gru_block_cell_grad(
+                *inputs, d_r=0, d_u=0, d_c=0, d_h=d_h
+            )
+            for name in ("x", "h_prev", "w_ru", "w_c", "b_ru", "b_c"):
+                results[f"d_{name}"] = gradients[name]
+        return results
+
+    def tolerance(self):
+        """As for a sequence."""
+        batch, inputs, units = self.shape
+        return 64 * EPSILON * max(inputs + units, batch) ** 0.5
+
+
+def write(folder, arrays):
+    """Writes arrays for workers in any language: bytes, and their shapes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, array in arrays.items():
+        array.tofile(folder / f"{name}.bin")
+    shapes = {name: array.shape for name, array in arrays.items()}
+    (folder / "shapes.json").write_text(json.dumps(shapes))
+
+
+def error_of_results(out, expected):
+    """The largest relative error among the results that a worker left.
+
+    Raises:
+      ValueError: a result is missing or has another size.
+    """
+    worst = 0.0
+    for name, want in expected.items():
+        path = pathlib.Path(out) / f"{name}.bin"
+        if not path.exists():
+            raise ValueError(f"{name} is missing")
+        got = np.fromfile(path, np.float32)
+        if got.size != want.size:
+            raise ValueError(f"{name} has {got.size} values, not {want.size}")
+        norm = np.linalg.norm(want)
+        error = np.linalg.norm(got.astype(np.float64) - want.ravel())
+        worst = max(worst, float(error / (norm if norm else 1.0)))
+    # Not a number is no small error.
+    return worst if np.isfinite(worst) else float("inf")

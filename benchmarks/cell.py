@@ -1,0 +1,136 @@
+"""One step of the block cell against TensorFlow's own kernel for it.
+
+    python benchmarks/cell.py --json results.json
+
+A training step is the op and its gradient with the gradients of the weights, an
+inference step the op alone, both inside tf.function, float32. TensorFlow's own
+kernels run in a process that does not import fused_rnn, with the gradient of
+TensorFlow 1 in Python, since TensorFlow 2 has the kernel and no gradient.
+"""
+
+import argparse
+import itertools
+import os
+import pathlib
+import sys
+import tempfile
+
+import cases
+import fleet
+import harness
+import report
+
+# TensorFlow's own grid of this cell (B, I, H), and a small model that serves.
+SHAPES = (
+    *itertools.product((1, 32, 128), (128, 512), (128, 512)),
+    (1, 40, 64),
+)
+PROGRAMS = {
+    name: fleet.Program("cell_step.py", (name,), own=True)
+    for name in ("ours", "tensorflow")
+}
+CONVENTION = "before"  # The only one that the block cell has.
+
+
+def run(options, record):
+    progress = harness.Progress()
+    with tempfile.TemporaryDirectory(prefix="fused_rnn_cell_") as folder:
+        folder = pathlib.Path(folder)
+        workers = fleet.Fleet(PROGRAMS, options.threads, sys.executable, folder)
+        try:
+            for number, shape in enumerate(options.shapes):
+                case = cases.CellCase(folder / "case", shape)
+
+                def show(text):
+                    progress.show(
+                        f"{shape} ({number + 1} of {len(options.shapes)}):"
+                        f" {text}", number / len(options.shapes),
+                    )
+
+                jobs = [
+                    fleet.Job(workers, name, case, mode, CONVENTION)
+                    for name in PROGRAMS for mode in cases.MODES
+                ]
+                fleet.measure(
+                    jobs, options.rounds, options.budget, folder, record, show
+                )
+        except KeyboardInterrupt:
+            record["interrupted"] = True
+        finally:
+            workers.close()
+            progress.clear()
+            record["versions"] = workers.versions
+            harness.finish_record(record)
+
+
+def tables(record):
+    """The table, the geometric means, and what went wrong, in Markdown."""
+    times = report.Times(record)
+    rows, gains = [], {mode: [] for mode in cases.MODES}
+    for shape in times.shapes:
+        row = [report.sizes(shape)]
+        for mode in cases.MODES:
+            ours, theirs = (
+                times.rounds(name, shape, mode, CONVENTION)
+                for name in ("ours", "tensorflow")
+            )
+            gain = harness.ratio(theirs, ours) if ours and theirs else None
+            if gain:
+                gains[mode].append(gain)
+            row += [
+                report.microseconds(ours), report.microseconds(theirs),
+                report.number(gain),
+            ]
+        rows.append(row)
+    heads = ["(B,I,H)"]
+    for mode in cases.MODES:
+        heads += [f"{mode}: fused_rnn µs", "TensorFlow µs", "times faster"]
+    means = [
+        f"{mode.capitalize()}: {report.number(harness.geometric_mean(found))}"
+        f" times faster in the geometric mean, {report.number(min(found))} at"
+        " least."
+        for mode, found in gains.items() if found
+    ]
+    parts = [
+        report.table(heads, rows), "\n".join(means),
+        *(report.failures(times, mode) for mode in cases.MODES),
+        report.where(record),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _shape(text):
+    sizes = tuple(int(size) for size in text.split(","))
+    if len(sizes) != 3 or min(sizes) < 1:
+        raise ValueError(f"a shape is B,I,H, got {text!r}")
+    return sizes
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--threads", type=int, default=2,
+                        choices=range(1, len(os.sched_getaffinity(0)) + 1))
+    parser.add_argument("--shapes", "--shape", nargs="+", type=_shape,
+                        default=SHAPES, metavar="B,I,H")
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--budget", type=float, default=0.2,
+                        help="seconds of each computation in each round")
+    parser.add_argument("--json", metavar="FILE", help="results are put there")
+    options = parser.parse_args(arguments)
+    harness.start()
+    record = harness.start_record(
+        threads=options.threads, rounds=options.rounds, budget=options.budget,
+        dtype="float32",
+    )
+    run(options, record)
+    if options.json:
+        harness.save(options.json, "cell", record)
+    print(tables(record))
+    return 130 if record["interrupted"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""JAX: a scan over the steps, both conventions, compiled by jit.
+
+As an experienced user would write it: the product of the inputs is taken out
+of the loop, and the recurrent product is one for all gates where it can be.
+"""
+
+import worker
+
+
+def load():
+    import os
+
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    import jax
+    import jax.numpy as jnp
+    from jax.nn import sigmoid
+
+    def gru(x, h0, kernel, recurrent_kernel, bias, reset_after):
+        units = h0.shape[1]
+        input_bias = bias[0] if reset_after else bias
+        projected = x @ kernel + input_bias
+
+        def after(h, p):
+            q_z, q_r, q_c = jnp.split(h @ recurrent_kernel + bias[1], 3, axis=1)
+            p_z, p_r, p_c = jnp.split(p, 3, axis=1)
+            z, r = sigmoid(p_z + q_z), sigmoid(p_r + q_r)
+            h = z * h + (1 - z) * jnp.tanh(p_c + r * q_c)
+            return h, h
+
+        def before(h, p):
+            gates = p[:, : 2 * units] + h @ recurrent_kernel[:, : 2 * units]
+            z, r = jnp.split(sigmoid(gates), 2, axis=1)
+            candidate = p[:, 2 * units:] + (r * h) @ recurrent_kernel[
+                :, 2 * units:
+            ]
+            h = z * h + (1 - z) * jnp.tanh(candidate)
+            return h, h
+
+        last, outputs = jax.lax.scan(
+            after if reset_after else before, h0, projected
+        )
+        return outputs, last
+
+    def prepare(case):
+        arguments = [
+            jnp.asarray(array)
+            for array in (worker.time_major(case.x), case.h0, *case.weights())
+        ]
+
+        def forward(*arguments):
+            return gru(*arguments, case.reset_after)
+
+        return computations(jax, case, forward, arguments)
+
+    return {"JAX": jax.__version__}, prepare
+
+
+def computations(jax, case, forward, arguments, batch_major=False):
+    """(call, read) of a function from arguments to (outputs, state).
+
+    Used for Keras on JAX too.
+    """
+
+    def canonical(array):
+        return array if batch_major else array.swapaxes(0, 1)
+
+    if not case.training:
+        infer = jax.jit(forward)
+        return (
+            lambda: jax.block_until_ready(infer(*arguments)),
+            lambda result: {
+                "outputs": canonical(result[0]), "state": result[1]
+            },
+        )
+    d_outputs = case.d_outputs
+    if not batch_major:
+        d_outputs = worker.time_major(d_outputs)
+    d_outputs = jax.numpy.asarray(d_outputs)
+
+    @jax.jit
+    def train(d_outputs, *arguments):
+        (outputs, state), gradient = jax.vjp(forward, *arguments)
+        return outputs, state, gradient(
+            (d_outputs, jax.numpy.zeros_like(state))
+        )
+
+    def read(result):
+        outputs, state, (d_x, *others) = result
+        names = ("d_h0", "d_kernel", "d_recurrent_kernel", "d_bias")
+        return {
+            "outputs": canonical(outputs), "state": state,
+            "d_x": canonical(d_x), **dict(zip(names, others)),
+        }
+
+    return lambda: jax.block_until_ready(train(d_outputs, *arguments)), read
+
+
+if __name__ == "__main__":
+    worker.serve(load)

@@ -1,0 +1,212 @@
+// oneDNN's GRU: lbr_gru is reset after, vanilla_gru reset before. With the
+// argument "packed" the weights are in the formats that the primitives prefer,
+// reordered before the clock runs; with "plain" they lie as a framework would
+// have them, and oneDNN does with that what it does.
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "protocol.h"
+
+namespace {
+
+using dnnl::memory;
+using dnnl::prop_kind;
+using tag = memory::format_tag;
+
+using Values = std::vector<float>;
+using Arguments = std::unordered_map<int, memory>;
+
+dnnl::engine& engine() {
+  static dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+dnnl::stream& stream() {
+  static dnnl::stream only(engine());
+  return only;
+}
+
+memory::desc describe(const memory::dims& dims, tag format) {
+  return memory::desc(dims, memory::data_type::f32, format);
+}
+
+void fill(const memory& to, const Values& values) {
+  float* data = to.map_data<float>();
+  std::copy(values.begin(), values.end(), data);
+  to.unmap_data(data);
+}
+
+void zero(const memory& to) {
+  float* data = to.map_data<float>();
+  std::memset(data, 0, to.get_desc().get_size());
+  to.unmap_data(data);
+}
+
+// A memory of the wanted description with values given in a plain format.
+memory make(const memory::desc& wanted, tag format, const Values& values) {
+  memory plain(describe(wanted.get_dims(), format), engine());
+  fill(plain, values);
+  if (wanted == plain.get_desc()) return plain;
+  memory other(wanted, engine());
+  dnnl::reorder(plain, other).execute(stream(), plain, other);
+  stream().wait();
+  return other;
+}
+
+Values values(memory from, tag format) {
+  memory plain(describe(from.get_desc().get_dims(), format), engine());
+  dnnl::reorder(from, plain).execute(stream(), from, plain);
+  stream().wait();
+  float* data = plain.map_data<float>();
+  Values result(data, data + plain.get_desc().get_size() / sizeof(float));
+  plain.unmap_data(data);
+  return result;
+}
+
+// lbr_gru has one bias of z and one of r, and both of the candidate.
+Values bias(const protocol::Case& c) {
+  const std::size_t h = c.units;
+  if (!c.reset_after()) return c.read("bias_before", 3 * h);
+  const Values both = c.read("bias_after", 6 * h);
+  Values four(4 * h);
+  for (std::size_t j = 0; j < 2 * h; ++j) four[j] = both[j] + both[3 * h + j];
+  std::copy_n(&both[2 * h], h, &four[2 * h]);
+  std::copy_n(&both[5 * h], h, &four[3 * h]);
+  return four;
+}
+
+Values d_bias(const protocol::Case& c, const Values& four) {
+  const std::size_t h = c.units;
+  if (!c.reset_after()) return four;
+  Values both(6 * h);
+  std::copy_n(&four[0], 3 * h, &both[0]);
+  std::copy_n(&four[0], 2 * h, &both[3 * h]);
+  std::copy_n(&four[3 * h], h, &both[5 * h]);
+  return both;
+}
+
+template <class Forward, class Backward>
+protocol::Call prepare(const protocol::Case& c, bool packed) {
+  const memory::dim t = c.steps, b = c.batch, i = c.inputs, h = c.units;
+  const memory::dim biases = c.reset_after() ? 4 : 3;
+  const auto direction = dnnl::rnn_direction::unidirectional_left2right;
+  const tag weights_tag = packed ? tag::any : tag::ldigo;
+  const auto x_desc = describe({t, b, i}, tag::tnc);
+  const auto y_desc = describe({t, b, h}, tag::tnc);
+  const auto state_desc = describe({1, 1, b, h}, tag::ldnc);
+  const auto kernel_desc = describe({1, 1, i, 3, h}, weights_tag);
+  const auto recurrent_desc = describe({1, 1, h, 3, h}, weights_tag);
+  const auto bias_desc = describe({1, 1, biases, h}, tag::ldgo);
+
+  const Values kernel = c.read("kernel", i * 3 * h);
+  const Values recurrent = c.read("recurrent_kernel", h * 3 * h);
+  const typename Forward::primitive_desc forward_desc(
+      engine(),
+      c.training() ? prop_kind::forward_training : prop_kind::forward_inference,
+      direction, x_desc, state_desc, kernel_desc, recurrent_desc, bias_desc,
+      y_desc, state_desc);
+  Arguments forward_arguments = {
+      {DNNL_ARG_SRC_LAYER,
+       make(x_desc, tag::tnc,
+            protocol::swap_axes(c.read("x", b * t * i), b, t))},
+      {DNNL_ARG_SRC_ITER, make(state_desc, tag::ldnc, c.read("h0", b * h))},
+      {DNNL_ARG_WEIGHTS_LAYER,
+       make(forward_desc.weights_layer_desc(), tag::ldigo, kernel)},
+      {DNNL_ARG_WEIGHTS_ITER,
+       make(forward_desc.weights_iter_desc(), tag::ldigo, recurrent)},
+      {DNNL_ARG_BIAS, make(bias_desc, tag::ldgo, bias(c))},
+      {DNNL_ARG_DST_LAYER, memory(y_desc, engine())},
+      {DNNL_ARG_DST_ITER, memory(state_desc, engine())}};
+  const auto forward = std::make_shared<Forward>(forward_desc);
+  const auto write_outputs = [c, t, b](const Arguments& arguments) {
+    c.write("outputs",
+            protocol::swap_axes(
+                values(arguments.at(DNNL_ARG_DST_LAYER), tag::tnc), t, b));
+    c.write("state", values(arguments.at(DNNL_ARG_DST_ITER), tag::ldnc));
+  };
+  if (!c.training()) {
+    const auto call = [forward, forward_arguments] {
+      forward->execute(stream(), forward_arguments);
+      stream().wait();
+    };
+    call();
+    write_outputs(forward_arguments);
+    return call;
+  }
+
+  forward_arguments[DNNL_ARG_WORKSPACE] =
+      memory(forward_desc.workspace_desc(), engine());
+  const typename Backward::primitive_desc backward_desc(
+      engine(), prop_kind::backward, direction, x_desc, state_desc,
+      describe({1, 1, i, 3, h}, packed ? tag::any : tag::ldgoi),
+      describe({1, 1, h, 3, h}, packed ? tag::any : tag::ldgoi), bias_desc,
+      y_desc, state_desc, x_desc, state_desc,
+      describe({1, 1, i, 3, h}, tag::any), describe({1, 1, h, 3, h}, tag::any),
+      bias_desc, y_desc, state_desc, forward_desc);
+  Arguments backward_arguments = forward_arguments;
+  backward_arguments[DNNL_ARG_WEIGHTS_LAYER] =
+      make(backward_desc.weights_layer_desc(), tag::ldigo, kernel);
+  backward_arguments[DNNL_ARG_WEIGHTS_ITER] =
+      make(backward_desc.weights_iter_desc(), tag::ldigo, recurrent);
+  backward_arguments[DNNL_ARG_DIFF_DST_LAYER] =
+      make(y_desc, tag::tnc,
+           protocol::swap_axes(c.read("d_outputs", b * t * h), b, t));
+  backward_arguments[DNNL_ARG_DIFF_DST_ITER] = memory(state_desc, engine());
+  zero(backward_arguments[DNNL_ARG_DIFF_DST_ITER]);
+  backward_arguments[DNNL_ARG_DIFF_SRC_LAYER] = memory(x_desc, engine());
+  backward_arguments[DNNL_ARG_DIFF_SRC_ITER] = memory(state_desc, engine());
+  // Sums are added to what these hold.
+  const memory sums[] = {
+      memory(backward_desc.diff_weights_layer_desc(), engine()),
+      memory(backward_desc.diff_weights_iter_desc(), engine()),
+      memory(backward_desc.diff_bias_desc(), engine())};
+  backward_arguments[DNNL_ARG_DIFF_WEIGHTS_LAYER] = sums[0];
+  backward_arguments[DNNL_ARG_DIFF_WEIGHTS_ITER] = sums[1];
+  backward_arguments[DNNL_ARG_DIFF_BIAS] = sums[2];
+  const auto backward = std::make_shared<Backward>(backward_desc);
+  const auto call = [forward, forward_arguments, backward, backward_arguments,
+                     kernel_sum = sums[0], recurrent_sum = sums[1],
+                     bias_sum = sums[2]] {
+    forward->execute(stream(), forward_arguments);
+    zero(kernel_sum);
+    zero(recurrent_sum);
+    zero(bias_sum);
+    backward->execute(stream(), backward_arguments);
+    stream().wait();
+  };
+  call();
+  write_outputs(forward_arguments);
+  c.write("d_x",
+          protocol::swap_axes(
+              values(backward_arguments[DNNL_ARG_DIFF_SRC_LAYER], tag::tnc), t,
+              b));
+  c.write("d_h0",
+          values(backward_arguments[DNNL_ARG_DIFF_SRC_ITER], tag::ldnc));
+  c.write("d_kernel", values(sums[0], tag::ldigo));
+  c.write("d_recurrent_kernel", values(sums[1], tag::ldigo));
+  c.write("d_bias", d_bias(c, values(sums[2], tag::ldgo)));
+  return call;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool packed = argc < 2 || std::string(argv[1]) != "plain";
+  const dnnl_version_t* version = dnnl_version();
+  const std::string versions =
+      "{\"oneDNN\": \"" + std::to_string(version->major) + "." +
+      std::to_string(version->minor) + "." + std::to_string(version->patch) +
+      "\", \"oneDNN instruction set\": \"" +
+      std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa())) + "\"}";
+  return protocol::serve(versions, [packed](const protocol::Case& c) {
+    return c.reset_after()
+               ? prepare<dnnl::lbr_gru_forward, dnnl::lbr_gru_backward>(c,
+                                                                        packed)
+               : prepare<dnnl::gru_forward, dnnl::gru_backward>(c, packed);
+  });
+}

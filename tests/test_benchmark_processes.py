@@ -1,0 +1,206 @@
+"""The benchmarks' processes: who fails hurts nobody, and nobody stays behind."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import uuid
+
+import pytest
+
+import helpers
+
+FOLDER = helpers.ROOT / "benchmarks"
+sys.path.insert(0, str(FOLDER))
+
+import cases  # noqa: E402
+import fleet  # noqa: E402
+import harness  # noqa: E402
+import report  # noqa: E402
+import rivals  # noqa: E402
+
+SHAPE = (2, 3, 4, 5)
+
+# A worker that computes with the oracle, or misbehaves as its argument says.
+WORKER = """
+import os, signal, sys, time
+
+import worker
+
+
+def load():
+    fault = sys.argv[1]
+    if fault == "missing":
+        import a_library_that_nobody_has
+    from fused_rnn import reference
+
+    def prepare(case):
+        if fault == "crash in prepare":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if fault == "unable":
+            raise worker.Unsupported("cannot")
+        print("libraries print")
+
+        def call():
+            if fault == "crash in run" and calls:
+                os.kill(os.getpid(), signal.SIGABRT)
+            calls.append(1)
+            return reference.gru(
+                case.x, case.h0, *case.weights(), reset_after=case.reset_after
+            )
+
+        def read(result):
+            outputs, state = result
+            return {
+                "outputs": outputs + (fault == "wrong") * 0.01, "state": state
+            }
+
+        calls = []
+        return call, read
+
+    return {"Oracle": "1"}, prepare
+
+
+worker.serve(load)
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(textwrap.dedent(WORKER))
+    return lambda fault="none": fleet.Program(str(path), (fault,), own=True)
+
+
+def measured(programs, tmp_path, modes=("inference",)):
+    workers = fleet.Fleet(programs, 1, sys.executable, tmp_path)
+    record = harness.start_record(threads=1, rounds=2, budget=0.01)
+    case = cases.SequenceCase(tmp_path / "case", SHAPE)
+    try:
+        for mode in modes:
+            jobs = rivals.jobs_of(workers, programs, case, mode, ["after"])
+            fleet.measure(jobs, 2, 0.01, tmp_path, record)
+    finally:
+        workers.close()
+    record["versions"] = workers.versions
+    harness.finish_record(record)
+    return record
+
+
+def test_who_fails_is_reported_and_hurts_nobody(program, tmp_path):
+    faults = (
+        "missing", "crash in prepare", "crash in run", "wrong", "unable"
+    )
+    programs = {"good": program()}
+    programs |= {fault: program(fault) for fault in faults}
+    programs["absent"] = fleet.Program("no_such_program.py", own=True)
+    programs["no header"] = fleet.Program(
+        "none.cc", header="no/such/header.h", library="libnone.so*"
+    )
+    record = measured(programs, tmp_path)
+    results = {result["name"]: result for result in record["results"]}
+    good = results.pop("good")
+    assert good["status"] == "ok" and good["error"] < 1e-6
+    assert len(good["rounds"]) == 2 and all(good["rounds"])
+    assert record["versions"]["good"] == {"Oracle": "1"}
+    # Not a word about a case that a library has nothing for.
+    assert results.keys() == {*programs, "good"} - {"good", "unable"}
+    for name, words in {
+        "missing": "a_library_that_nobody_has",
+        "crash in prepare": "SIGSEGV",
+        "crash in run": "SIGABRT",
+        "wrong": "computes something else",
+        "absent": "no_such_program",
+        "no header": "no/such/header.h",
+    }.items():
+        assert words in results[name]["status"], name
+        assert not any(results[name].get("rounds") or [])
+    text = report.rivals(record, "inference")
+    assert "SIGSEGV" in text and "computes something else" in text
+
+
+def test_a_worker_that_hangs_is_ended(program, tmp_path):
+    process = harness.Worker(
+        [sys.executable, "-c",
+         "import sys, time; print('{\"versions\": {}}', flush=True);"
+         " time.sleep(600)"],
+        threads=1,
+    )
+    with pytest.raises(harness.WorkerFailed, match="no answer within 1 s"):
+        process.ask("run", "key", 1, seconds=1)
+    process.close()
+    assert not pathlib.Path(f"/proc/{process.pid}").exists()
+
+
+def test_a_worker_is_stopped_when_it_is_not_its_turn(program, tmp_path):
+    workers = fleet.Fleet({"good": program()}, 1, sys.executable, tmp_path)
+    try:
+        good = workers.get("good")
+        stat = pathlib.Path(f"/proc/{good.pid}/stat")
+        deadline = time.monotonic() + 30
+        while stat.read_text().rsplit(")")[1].split()[0] != "T":
+            assert time.monotonic() < deadline, "it was not stopped"
+            time.sleep(0.01)
+        assert good.ask("drop") == {}
+    finally:
+        workers.close()
+
+
+def processes_with(mark):
+    found = []
+    for environment in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark.encode() in environment.read_bytes():
+                found.append(int(environment.parent.name))
+        except OSError:
+            pass
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_stays_behind(number, program, tmp_path):
+    mark = uuid.uuid4().hex
+    results = tmp_path / "results.json"
+    code = (
+        "import sys, harness, fleet, rivals\n"
+        "program = fleet.Program(sys.argv[1], ('none',), own=True)\n"
+        "rivals.PROGRAMS = {'one': program, 'two': program}\n"
+        "sys.exit(rivals.main(['--threads', '1', '--shape', '2,3,4,5',"
+        " '--modes', 'inference', '--rounds', '100000', '--budget', '0.01',"
+        " '--json', sys.argv[2]]))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, program().file, str(results)],
+        env={**os.environ, "BENCHMARK_MARK": mark,
+             "PYTHONPATH": f"{FOLDER}{os.pathsep}{helpers.ROOT / 'python'}"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while len(processes_with(mark)) < 3:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline, "the workers did not start"
+            time.sleep(0.1)
+        time.sleep(2)  # Into the rounds.
+        process.send_signal(number)
+        printed, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    deadline = time.monotonic() + 10
+    while processes_with(mark) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert processes_with(mark) == []
+    if number == signal.SIGKILL:
+        return
+    assert process.returncode == 130, errors
+    record = json.loads(results.read_text())["rivals-1"]
+    assert record["interrupted"]
+    # What there is.
+    assert "Interrupted." in printed
+    assert record["results"] and all(
+        result["status"] == "ok" for result in record["results"]
+    )
