@@ -2,8 +2,12 @@
 
 import json
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
+
+import harness
 
 EPSILON = float(np.finfo(np.float32).eps)
 
@@ -78,28 +82,8 @@ class SequenceCase:
         """The oracle's results by name."""
         key = mode, convention
         if key not in self._expected:
-            self._expected[key] = self._compute(*key)
+            self._expected[key] = ask_oracle(self.folder, *key)
         return self._expected[key]
-
-    def _compute(self, mode, convention):
-        from fused_rnn import reference
-
-        arrays = self.arrays
-        arguments = [
-            arrays[name] for name in ("x", "h0", "kernel", "recurrent_kernel")
-        ] + [arrays[f"bias_{convention}"]]
-        options = dict(
-            reset_after=convention == "after", mask=arrays.get("mask")
-        )
-        outputs, state = reference.gru(*arguments, **options)
-        results = {"outputs": outputs, "state": state}
-        if mode == "training":
-            gradients = reference.gru_grad(
-                *arguments, d_outputs=arrays["d_outputs"], **options
-            )
-            for name in ("x", "h0", "kernel", "recurrent_kernel", "bias"):
-                results[f"d_{name}"] = gradients[name]
-        return results
 
     def tolerance(self):
         """Of the error's norm, relative to the result's.
@@ -142,17 +126,7 @@ class CellCase:
         return (mode, convention, batch, 1, inputs, units)
 
     def expected(self, mode, convention):
-        from fused_rnn import reference
-
-        *inputs, d_h = self.arrays.values()
-        results = reference.gru_block_cell(*inputs)._asdict()
-        if mode == "training":
-            gradients = reference.gru_block_cell_grad(
-                *inputs, d_r=0, d_u=0, d_c=0, d_h=d_h
-            )
-            for name in ("x", "h_prev", "w_ru", "w_c", "b_ru", "b_c"):
-                results[f"d_{name}"] = gradients[name]
-        return results
+        return ask_oracle(self.folder, mode, convention)
 
     def tolerance(self):
         """As for a sequence."""
@@ -167,6 +141,62 @@ def write(folder, arrays):
         array.tofile(folder / f"{name}.bin")
     shapes = {name: array.shape for name, array in arrays.items()}
     (folder / "shapes.json").write_text(json.dumps(shapes))
+
+
+def read(folder):
+    """The arrays that write() wrote."""
+    shapes = json.loads((folder / "shapes.json").read_text())
+    return {
+        name: np.fromfile(
+            folder / f"{name}.bin", np.bool_ if name == "mask" else np.float32
+        ).reshape(shape)
+        for name, shape in shapes.items()
+    }
+
+
+def ask_oracle(folder, mode, convention):
+    """Results of fused_rnn.reference for the arrays of a folder, by name.
+
+    In a process of its own: with more than one thread, NumPy's products wait
+    for each other far longer than they compute when the machine is busy.
+    """
+    subprocess.run(
+        [sys.executable, __file__, str(folder), mode, convention],
+        env=harness.child_environment(1), check=True,
+    )
+    with np.load(folder / "expected.npz") as results:
+        return dict(results)
+
+
+def _answer(folder, mode, convention):
+    """What the oracle's process does."""
+    from fused_rnn import reference
+
+    arrays = read(folder)
+    training = mode == "training"
+    if "w_ru" in arrays:
+        *inputs, d_h = arrays.values()
+        results = reference.gru_block_cell(*inputs)._asdict()
+        gradients = training and reference.gru_block_cell_grad(
+            *inputs, d_r=0, d_u=0, d_c=0, d_h=d_h
+        )
+        names = ("x", "h_prev", "w_ru", "w_c", "b_ru", "b_c")
+    else:
+        names = ("x", "h0", "kernel", "recurrent_kernel")
+        inputs = [arrays[name] for name in names]
+        inputs.append(arrays[f"bias_{convention}"])
+        options = dict(
+            reset_after=convention == "after", mask=arrays.get("mask")
+        )
+        outputs, state = reference.gru(*inputs, **options)
+        results = {"outputs": outputs, "state": state}
+        gradients = training and reference.gru_grad(
+            *inputs, d_outputs=arrays["d_outputs"], **options
+        )
+        names += ("bias",)
+    if training:
+        results |= {f"d_{name}": gradients[name] for name in names}
+    np.savez(folder / "expected.npz", **results)
 
 
 def error_of_results(out, expected):
@@ -188,3 +218,7 @@ def error_of_results(out, expected):
         worst = max(worst, float(error / (norm if norm else 1.0)))
     # Not a number is no small error.
     return worst if np.isfinite(worst) else float("inf")
+
+
+if __name__ == "__main__":
+    _answer(pathlib.Path(sys.argv[1]), *sys.argv[2:])

@@ -120,7 +120,7 @@ def main(arguments=None):
                         help="seconds of each computation in each round")
     parser.add_argument("--json", metavar="FILE", help="results are put there")
     options = parser.parse_args(arguments)
-    harness.start()
+    harness.interrupt_on_terminate()
     record = harness.start_record(
         threads=options.threads, rounds=options.rounds, budget=options.budget,
         dtype="float32",

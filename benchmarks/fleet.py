@@ -19,7 +19,7 @@ class Program:
 
     file: in rivals/. arguments: of the program. own: whether it runs in this
     interpreter, which has TensorFlow, or in that of the rivals. header,
-    library: what a C++ program needs.
+    library: what a C++ program needs. environment: variables beside the usual.
     """
 
     file: str
@@ -27,6 +27,7 @@ class Program:
     own: bool = False
     header: str = ""
     library: str = ""
+    environment: dict = dataclasses.field(default_factory=dict)
 
 
 def compile_program(program, prefixes, folder):
@@ -104,13 +105,14 @@ class Fleet:
         return self._workers[name]
 
     def _start(self, program):
-        environment = {}
+        environment = dict(program.environment)
         if program.library:
             prefixes = [prefix_of(self._python), "/usr", "/usr/local"]
-            command, environment = compile_program(
+            binary, variables = compile_program(
                 program, prefixes, self._folder
             )
-            command = [command]
+            environment |= variables
+            command = [binary]
         else:
             python = sys.executable if program.own else self._python
             command = [python, PROGRAMS_FOLDER / program.file]

@@ -31,7 +31,6 @@ if importlib.util.find_spec("fused_rnn") is None:  # A build in place.
 SCHEMA = 1
 PREPARE_SECONDS = 600  # XLA compiles for minutes on a busy machine.
 START_SECONDS = 300
-NO_TENSORFLOW = "FUSED_RNN_NO_TENSORFLOW"
 
 
 class WorkerFailed(Exception):
@@ -47,11 +46,7 @@ class Worker:
 
     def __init__(self, command, *, threads, environment=None):
         available = sorted(os.sched_getaffinity(0))
-        variables = {**os.environ, **thread_variables(threads)}
-        # Workers that use the ops say so.
-        variables[NO_TENSORFLOW] = "1"
-        variables["PYTHONPATH"] = os.pathsep.join([str(HERE), _package()])
-        variables.update(environment or {})
+        variables = child_environment(threads) | (environment or {})
         self._errors = tempfile.TemporaryFile()
         # Some libraries count processors and nothing else; what is started
         # inherits those that its parent may use.
@@ -162,16 +157,23 @@ def _package():
     return folder.name
 
 
-def thread_variables(threads):
-    """What tells the usual libraries how many threads to use."""
+def child_environment(threads):
+    """Variables of a process that finds worker.py and fused_rnn.
+
+    The usual libraries read from them how many threads to use. TensorFlow is
+    left alone by fused_rnn except in workers that say otherwise.
+    """
     names = (
         "BENCHMARK_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
         "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS",
         "TF_NUM_INTEROP_THREADS",
     )
-    return {**{name: str(threads) for name in names},
-            "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow",
-            "CUDA_VISIBLE_DEVICES": ""}
+    return {
+        **os.environ, **{name: str(threads) for name in names},
+        "PYTHONPATH": os.pathsep.join([str(HERE), _package()]),
+        "FUSED_RNN_NO_TENSORFLOW": "1", "TF_CPP_MIN_LOG_LEVEL": "3",
+        "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "",
+    }
 
 
 class Entry:
@@ -360,15 +362,10 @@ class Progress:
             self._stream.flush()
 
 
-def start():
-    """What a program does first.
-
-    SIGTERM ends it as Ctrl-C does, workers included; the oracle is imported
-    without TensorFlow.
-    """
+def interrupt_on_terminate():
+    """Ends on SIGTERM as on Ctrl-C, workers included."""
 
     def interrupt(number, frame):
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
-    os.environ[NO_TENSORFLOW] = "1"

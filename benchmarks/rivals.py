@@ -144,7 +144,7 @@ def parse(arguments):
 
 def main(arguments=None):
     options, programs = parse(arguments)
-    harness.start()
+    harness.interrupt_on_terminate()
     record = harness.start_record(
         threads=options.threads, rounds=options.rounds, budget=options.budget,
         dtype="float32",

@@ -9,6 +9,7 @@ side against one after the other; the memory of a step at its peak.
 """
 
 import argparse
+import dataclasses
 import os
 import pathlib
 import sys
@@ -22,6 +23,17 @@ import report
 PROGRAMS = {
     "ours": fleet.Program("numpy_gru.py", own=True),
     "ours-tf": fleet.Program("tensorflow_gru.py", own=True),
+}
+# What is freed must go back to the system at once, or a step would find it there
+# and seem to need less: glibc keeps what is below a threshold that grows unless
+# it is set, and TensorFlow's allocator for oneDNN, of which no op is measured
+# here, keeps everything.
+MEMORY_PROGRAMS = {
+    name: dataclasses.replace(program, environment={
+        "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536",
+        "TF_ENABLE_ONEDNN_OPTS": "0",
+    })
+    for name, program in PROGRAMS.items()
 }
 LENGTHS = (1, 10, 100, 1000, 10_000)
 LENGTH_SIZES = ((1, 64, 64), (32, 64, 64))  # B, I, H
@@ -49,6 +61,9 @@ class Bench:
             threads: fleet.Fleet(PROGRAMS, threads, sys.executable, folder)
             for threads in {1, options.threads}
         }
+        self.memory_fleet = fleet.Fleet(
+            MEMORY_PROGRAMS, options.threads, sys.executable, folder
+        )
         self._cases = 0
 
     def case(self, shape, **options):
@@ -59,22 +74,22 @@ class Bench:
         )
 
     def job(self, subject, case, mode, convention="after", name="ours",
-            threads=None, **about):
+            threads=None, workers=None, **about):
         threads = threads or self.threads
         return fleet.Job(
-            self.fleets[threads], name, case, mode, convention,
+            workers or self.fleets[threads], name, case, mode, convention,
             checked=mode in cases.MODES,
             about=dict(about, subject=subject, threads=threads),
         )
 
     def versions(self):
         found = {}
-        for workers in self.fleets.values():
+        for workers in (*self.fleets.values(), self.memory_fleet):
             found.update(workers.versions)
         return found
 
     def close(self):
-        for workers in self.fleets.values():
+        for workers in (*self.fleets.values(), self.memory_fleet):
             workers.close()
 
 
@@ -132,12 +147,14 @@ SUBJECTS = (*TIMED, "memory")
 def measure_memory(bench, record, progress):
     """Not timed: the peak of one call each."""
     for shape in MEMORY_SHAPES:
+        case = bench.case(shape)
         for name in PROGRAMS:
             for mode in cases.MODES:
                 for convention in cases.CONVENTIONS:
                     progress(f"{name} {shape} {mode}")
                     job = bench.job(
-                        "memory", bench.case(shape), mode, convention, name
+                        "memory", case, mode, convention, name,
+                        workers=bench.memory_fleet,
                     )
                     entry, about = job.prepare("memory", bench.folder)
                     if entry:
@@ -357,7 +374,7 @@ def main(arguments=None):
                         help="seconds of each computation in each round")
     parser.add_argument("--json", metavar="FILE", help="results are put there")
     options = parser.parse_args(arguments)
-    harness.start()
+    harness.interrupt_on_terminate()
     record = harness.start_record(
         threads=options.threads, rounds=options.rounds, budget=options.budget,
         dtype="float32",
