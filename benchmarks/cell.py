@@ -54,6 +54,7 @@ def run(options, record):
                 fleet.measure(
                     jobs, options.rounds, options.budget, folder, record, show
                 )
+                progress.finished(str(shape))
         except KeyboardInterrupt:
             record["interrupted"] = True
         finally:

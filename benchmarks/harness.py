@@ -71,7 +71,7 @@ class Worker:
             if "unavailable" in reply:
                 raise WorkerFailed(reply["unavailable"])
             self.versions = reply["versions"]
-            self._signal(signal.SIGSTOP)
+            self._stop()
         except BaseException:
             self.close()
             raise
@@ -92,7 +92,7 @@ class Worker:
         except BrokenPipeError:
             raise WorkerFailed(self._last_words()) from None
         reply = self._reply(seconds)
-        self._signal(signal.SIGSTOP)
+        self._stop()
         return reply
 
     def close(self):
@@ -105,6 +105,14 @@ class Worker:
                 stream.close()
             except BrokenPipeError:
                 pass
+
+    def _stop(self):
+        """Returns when every thread of the worker stands still."""
+        self._signal(signal.SIGSTOP)
+        while self._process.poll() is None:
+            if os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG):
+                return
+            time.sleep(0.0002)
 
     def _signal(self, number):
         try:
@@ -340,7 +348,7 @@ def significant(value, digits=5):
 
 
 class Progress:
-    """One line on a terminal, nothing elsewhere."""
+    """One line on a terminal; elsewhere a line for what is finished."""
 
     def __init__(self, stream=sys.stderr):
         self._stream = stream
@@ -355,6 +363,12 @@ class Progress:
             text += f", {spent / part * (1 - part):.0f} s left"
         self._stream.write(f"\r\x1b[K{text[:110]}")
         self._stream.flush()
+
+    def finished(self, text):
+        if not self._shown:
+            spent = time.monotonic() - self._started
+            self._stream.write(f"{spent:6.0f} s  {text}\n")
+            self._stream.flush()
 
     def clear(self):
         if self._shown:

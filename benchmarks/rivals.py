@@ -100,6 +100,7 @@ def run(options, programs, record):
                             options.conventions),
                     options.rounds, options.budget, folder, record, show,
                 )
+                progress.finished(f"{shape} {mode}")
         except KeyboardInterrupt:
             record["interrupted"] = True
         finally:

@@ -191,6 +191,7 @@ def run(options, record):
                             f"{subject} {shape}: {text}"
                         ),
                     )
+                progress.finished(subject)
         except KeyboardInterrupt:
             record["interrupted"] = True
         finally:
