@@ -90,12 +90,12 @@ class SequenceCase:
 
         Rounding errors of a sum grow like the root of its length when their
         signs are random; the longest sum is a row of inputs or, in a weight's
-        gradient, all rows and steps. 64 covers the roundings of a step (gates,
+        gradient, all rows and steps. 16 covers the roundings of a step (gates,
         their activations in another library, the state) and their decay.
         """
         batch, steps, inputs, units = self.shape
         longest = max(inputs + units, batch * steps)
-        return 64 * EPSILON * longest**0.5
+        return 16 * EPSILON * longest**0.5
 
 
 class CellCase:
@@ -131,7 +131,7 @@ class CellCase:
     def tolerance(self):
         """As for a sequence."""
         batch, inputs, units = self.shape
-        return 64 * EPSILON * max(inputs + units, batch) ** 0.5
+        return 16 * EPSILON * max(inputs + units, batch) ** 0.5
 
 
 def write(folder, arrays):

@@ -246,16 +246,19 @@ def _mean_row(us, rival, values):
 
 def _losses(times, mode):
     """Every shape on which a rival is faster."""
-    lines = []
+    lines, compared = [], 0
     for side in SIDES:
         for convention, title in CONVENTIONS.items():
             for shape in times.shapes:
                 us, found = speedups(times, side, shape, mode, convention)
+                compared += len(found)
                 lines += [
                     f"- {sizes(shape)} {title}: {TITLES[us]} against"
                     f" {TITLES[rival]}, {number(value)}×"
                     for rival, value in found.items() if value < 1
                 ]
+    if not compared:
+        return ""
     return "Losses:\n\n" + "\n".join(lines) if lines else "No losses."
 
 

@@ -124,8 +124,8 @@ def parse(arguments):
         default=cases.CONVENTIONS)
     add("--only", type=lambda text: text.split(","), metavar="NAME,...",
         help=f"of {', '.join(PROGRAMS)}; a name stands for its variants too")
-    add("--rounds", type=int, default=15)
-    add("--budget", type=float, default=0.2,
+    add("--rounds", type=int, default=11)
+    add("--budget", type=float, default=0.1,
         help="seconds of each computation in each round")
     add("--python", default=sys.executable,
         help="the interpreter of the rivals that are not on TensorFlow")
