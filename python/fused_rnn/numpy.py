@@ -33,6 +33,11 @@ __all__ = [
 ]
 
 
+# Makes a named tuple of a tuple: a third of the cost of calling its class, which
+# would be a third of a small step.
+_named = tuple.__new__
+
+
 class GRUBlockCellOutput(NamedTuple):
     """What one step computes, each [batch size, cell size].
 
@@ -136,8 +141,9 @@ def gru_block_cell(x, h_prev, w_ru, w_c, b_ru, b_c) -> GRUBlockCellOutput:
     >>> cell.h.shape
     (2, 4)
     """
-    return GRUBlockCellOutput(
-        *_core.gru_block_cell(x, h_prev, w_ru, w_c, b_ru, b_c)
+    return _named(
+        GRUBlockCellOutput,
+        _core.gru_block_cell(x, h_prev, w_ru, w_c, b_ru, b_c),
     )
 
 
@@ -168,10 +174,11 @@ def gru_block_cell_grad(
     >>> rnn.gru_block_cell_grad(*arguments, r, u, c, d_h=h).w_c.shape
     (7, 4)
     """
-    return GRUBlockCellGradients(
-        *_core.gru_block_cell_grad(
+    return _named(
+        GRUBlockCellGradients,
+        _core.gru_block_cell_grad(
             x, h_prev, w_ru, w_c, b_ru, b_c, r, u, c, d_r, d_u, d_c, d_h
-        )
+        ),
     )
 
 
@@ -245,7 +252,7 @@ def gru(
     reserve = GRUReserve(outputs, gates) if return_reserve else None
     if not return_sequences:
         outputs = _last_output(state, mask, go_backwards, zero_output_for_mask)
-    return GRUOutput(outputs, state, reserve)
+    return _named(GRUOutput, (outputs, state, reserve))
 
 
 def _last_output(state, mask, go_backwards, zero_output_for_mask):
