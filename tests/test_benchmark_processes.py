@@ -175,7 +175,7 @@ def test_no_process_stays_behind(number, program, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", code, program().file, str(results)],
         env={**os.environ, "BENCHMARK_MARK": mark,
-             "PYTHONPATH": f"{FOLDER}{os.pathsep}{helpers.ROOT / 'python'}"},
+             "PYTHONPATH": f"{FOLDER}{os.pathsep}{helpers.PACKAGES}"},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )
     try:

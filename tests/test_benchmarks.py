@@ -133,7 +133,7 @@ def test_rounds_are_interleaved_and_a_failure_ends_one_entry():
 def run_program(name, *arguments):
     done = subprocess.run(
         [sys.executable, FOLDER / name, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(helpers.ROOT / "python")},
+        env={**os.environ, "PYTHONPATH": helpers.PACKAGES},
         capture_output=True, text=True, timeout=300,
     )
     assert done.returncode == 0, done.stderr
@@ -195,7 +195,7 @@ def test_bad_arguments():
     ):
         done = subprocess.run(
             [sys.executable, FOLDER / "rivals.py", *arguments],
-            env={**os.environ, "PYTHONPATH": str(helpers.ROOT / "python")},
+            env={**os.environ, "PYTHONPATH": helpers.PACKAGES},
             capture_output=True, text=True,
         )
         assert done.returncode == 2 and words in done.stderr
