@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/parallel_limits.h"
+#include "core/pause.h"
 
 namespace fused_rnn {
 namespace {
@@ -29,14 +30,6 @@ std::atomic<int> working{0};
 std::atomic<int> limit_override{0};
 // Whether this thread is one of them.
 thread_local bool is_working = false;
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield" ::: "memory");
-#endif
-}
 
 bool too_many_work() {
   return working.load(std::memory_order_relaxed) > processor_limit();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/parallel_limits.h"
+#include "core/pause.h"
 
 namespace fused_rnn {
 namespace {
@@ -17,14 +18,6 @@ using Clock = std::chrono::steady_clock;
 // Waking a sleeping thread takes as long as a step of a small layer, so workers
 // look for the next call for a while before they sleep.
 constexpr auto kSpin = std::chrono::microseconds(50);
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield" ::: "memory");
-#endif
-}
 
 }  // namespace
 
