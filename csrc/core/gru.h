@@ -55,6 +55,21 @@ enum class Activation {
   kElu,
 };
 
+// The names that every front of the core gives them.
+struct NamedActivation {
+  const char* name;
+  Activation activation;
+};
+constexpr NamedActivation kActivations[] = {
+    {"tanh", Activation::kTanh},
+    {"sigmoid", Activation::kSigmoid},
+    {"relu", Activation::kRelu},
+    {"linear", Activation::kLinear},
+    {"hard_sigmoid", Activation::kHardSigmoid},
+    {"softsign", Activation::kSoftsign},
+    {"elu", Activation::kElu},
+};
+
 struct GruShape {
   Index steps = 0;   // T
   Index batch = 0;   // B
@@ -87,6 +102,11 @@ struct Mask {
   Index step = 0;
   Index row = 0;
 };
+
+// Which gate gradient belongs to a gate's recurrent product.
+inline int recurrent_gate(int gate, const GruOptions& options) {
+  return gate == kCandidate && options.reset_after ? kRecurrentCandidate : gate;
+}
 
 template <class T>
 struct GruForward {

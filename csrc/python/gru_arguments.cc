@@ -10,19 +10,6 @@ namespace {
 
 constexpr char kStateWords[] = "[batch size, units]";
 
-struct NamedActivation {
-  const char* name;
-  Activation activation;
-};
-constexpr NamedActivation kActivations[] = {
-    {"tanh", Activation::kTanh},
-    {"sigmoid", Activation::kSigmoid},
-    {"relu", Activation::kRelu},
-    {"linear", Activation::kLinear},
-    {"hard_sigmoid", Activation::kHardSigmoid},
-    {"softsign", Activation::kSoftsign},
-    {"elu", Activation::kElu}};
-
 }  // namespace
 
 Activation parse_activation(const char* name, py::handle value) {

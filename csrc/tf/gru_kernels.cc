@@ -1,8 +1,6 @@
 // The forward kernel of the sequence, and the checks of all sequence kernels.
 #include "tf/gru_kernels.h"
 
-#include <utility>
-
 namespace fused_rnn {
 
 using tensorflow::OpKernelConstruction;
@@ -13,15 +11,6 @@ using tensorflow::TensorShape;
 absl::Status GruKernel::read_activation(OpKernelConstruction* ctx,
                                         const char* name,
                                         Activation* activation) {
-  constexpr std::pair<const char*, Activation> kActivations[] = {
-      {"tanh", Activation::kTanh},
-      {"sigmoid", Activation::kSigmoid},
-      {"relu", Activation::kRelu},
-      {"linear", Activation::kLinear},
-      {"hard_sigmoid", Activation::kHardSigmoid},
-      {"softsign", Activation::kSoftsign},
-      {"elu", Activation::kElu},
-  };
   std::string value;
   TF_RETURN_IF_ERROR(ctx->GetAttr(name, &value));
   for (const auto& [known, result] : kActivations) {
