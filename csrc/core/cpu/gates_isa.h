@@ -46,9 +46,7 @@ template <class T>
 void forward_after(const ForwardTile<T>& t) {
   using C = Compute<T>;
   with_activations(t, [&](auto f) __attribute__((always_inline)) {
-    for (Index i = 0; i < t.rows.count; ++i) {
-      if (t.rows.skip(i)) continue;
-      const Index b = t.rows.batch(i);
+    for_each_row(t.rows, [&](Index i, Index b) __attribute__((always_inline)) {
       const C* gx_z = row_at(t.gate[kUpdate], i);
       const C* gx_r = row_at(t.gate[kReset], i);
       const C* gx_c = row_at(t.gate[kCandidate], i);
@@ -74,7 +72,7 @@ void forward_after(const ForwardTile<T>& t) {
         put_if(at, keep_c, j, c);
         put_if(at, keep_gh, j, gh);
       });
-    }
+    });
   });
 }
 
@@ -82,9 +80,7 @@ template <class T>
 void forward_before_gates(const ForwardTile<T>& t) {
   using C = Compute<T>;
   with_activations(t, [&](auto f) __attribute__((always_inline)) {
-    for (Index i = 0; i < t.rows.count; ++i) {
-      if (t.rows.skip(i)) continue;
-      const Index b = t.rows.batch(i);
+    for_each_row(t.rows, [&](Index i, Index b) __attribute__((always_inline)) {
       const C* gate_z = row_at(t.gate[kUpdate], i);
       const C* gate_r = row_at(t.gate[kReset], i);
       const C* h_prev = row_at(t.h_prev, i);
@@ -100,7 +96,7 @@ void forward_before_gates(const ForwardTile<T>& t) {
         put_if(at, keep_z, j, z);
         put_if(at, keep_r, j, r);
       });
-    }
+    });
   });
 }
 
@@ -108,9 +104,7 @@ template <class T>
 void forward_before_candidate(const ForwardTile<T>& t) {
   using C = Compute<T>;
   with_activations(t, [&](auto f) __attribute__((always_inline)) {
-    for (Index i = 0; i < t.rows.count; ++i) {
-      if (t.rows.skip(i)) continue;
-      const Index b = t.rows.batch(i);
+    for_each_row(t.rows, [&](Index i, Index b) __attribute__((always_inline)) {
       const C* gate_c = row_at(t.gate[kCandidate], i);
       const C* h_prev = row_at(t.h_prev, i);
       C* h_next = row_at(t.h_next, i);
@@ -123,7 +117,7 @@ void forward_before_candidate(const ForwardTile<T>& t) {
         put_if(at, output, j, h);
         put_if(at, keep_c, j, c);
       });
-    }
+    });
   });
 }
 
@@ -149,9 +143,7 @@ template <bool kAfter, class T>
 void backward_blend(const BackwardTile<T>& t) {
   using C = Compute<T>;
   with_activations(t, [&](auto f) __attribute__((always_inline)) {
-    for (Index i = 0; i < t.rows.count; ++i) {
-      if (t.rows.skip(i)) continue;
-      const Index b = t.rows.batch(i);
+    for_each_row(t.rows, [&](Index i, Index b) __attribute__((always_inline)) {
       const C* d = row_at(t.d, i);
       const T* d_output = row_or_null(t.d_output, b);
       C* output_carry = row_or_null(t.output_carry, i);
@@ -193,7 +185,7 @@ void backward_blend(const BackwardTile<T>& t) {
         at.put(row_at(t.d_gates[kUpdate], b) + j, d_z);
         at.put(row_at(t.d_gates[kCandidate], b) + j, d_c);
       });
-    }
+    });
   });
 }
 
@@ -210,9 +202,7 @@ template <class T>
 void backward_before_reset(const BackwardTile<T>& t) {
   using C = Compute<T>;
   with_activations(t, [&](auto f) __attribute__((always_inline)) {
-    for (Index i = 0; i < t.rows.count; ++i) {
-      if (t.rows.skip(i)) continue;
-      const Index b = t.rows.batch(i);
+    for_each_row(t.rows, [&](Index i, Index b) __attribute__((always_inline)) {
       const C* d = row_at(t.d, i);
       C* carry = row_at(t.carry, i);
       const T* h_prev = t.h_prev[i] ? t.h_prev[i] + t.unit : nullptr;
@@ -230,7 +220,7 @@ void backward_before_reset(const BackwardTile<T>& t) {
         store(operand + j, d_r);
         at.put(d_gate + j, d_r);
       });
-    }
+    });
   });
 }
 

@@ -140,44 +140,44 @@ template <class T>
 void add_rows(Rows<const T> src, const BlockRows& rows, Index n,
               Rows<Compute<T>> dst) {
   using C = Compute<T>;
-  for (Index i = 0; i < rows.count; ++i) {
-    if (rows.skip(i)) continue;
+  for_each_row(rows, [&](Index i, Index b) {
     C* to = row_at(dst, i);
-    const T* from = row_at(src, rows.batch(i));
+    const T* from = row_at(src, b);
     span<C>(n, [&](Index j, auto at) {
       store(to + j, load(to + j) + at.get(from + j));
     });
-  }
+  });
+}
+
+// dst = m∘src, or with kAdd dst += m∘src. src may be the caller's: no padding.
+template <bool kAdd, class T>
+void scale(Rows<const Compute<T>> src, Rows<const T> m, const BlockRows& rows,
+           Index n, Rows<Compute<T>> dst) {
+  using C = Compute<T>;
+  for_each_row(rows, [&](Index i, Index b) {
+    const C* from = row_at(src, i);
+    const T* factor = row_at(m, b);
+    C* to = row_at(dst, i);
+    span<C>(n, [&](Index j, auto at) {
+      const Vec<C> a = at.get(from + j);
+      const Vec<C> by = at.get(factor + j);
+      if constexpr (kAdd)
+        store(to + j, fma(a, by, load(to + j)));
+      else
+        store(to + j, a * by);
+    });
+  });
 }
 
 template <class T>
 void scale_rows(Rows<const Compute<T>> src, Rows<const T> m,
                 const BlockRows& rows, Index n, Rows<Compute<T>> dst) {
-  using C = Compute<T>;
-  for (Index i = 0; i < rows.count; ++i) {
-    if (rows.skip(i)) continue;
-    const C* from = row_at(src, i);
-    const T* scale = row_at(m, rows.batch(i));
-    C* to = row_at(dst, i);
-    span<C>(n, [&](Index j, auto at) {
-      store(to + j, at.get(from + j) * at.get(scale + j));
-    });
-  }
+  scale<false>(src, m, rows, n, dst);
 }
-
 template <class T>
 void add_scaled_rows(Rows<const Compute<T>> src, Rows<const T> m,
                      const BlockRows& rows, Index n, Rows<Compute<T>> dst) {
-  using C = Compute<T>;
-  for (Index i = 0; i < rows.count; ++i) {
-    if (rows.skip(i)) continue;
-    const C* from = row_at(src, i);
-    const T* scale = row_at(m, rows.batch(i));
-    C* to = row_at(dst, i);
-    span<C>(n, [&](Index j, auto at) {
-      store(to + j, fma(load(from + j), at.get(scale + j), load(to + j)));
-    });
-  }
+  scale<true>(src, m, rows, n, dst);
 }
 
 }  // namespace

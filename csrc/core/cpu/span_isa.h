@@ -3,6 +3,7 @@
 #ifndef FUSED_RNN_CORE_CPU_SPAN_ISA_H_
 #define FUSED_RNN_CORE_CPU_SPAN_ISA_H_
 
+#include "core/cpu/kernels.h"
 #include "core/cpu/simd.h"
 #include "core/types.h"
 
@@ -41,6 +42,14 @@ template <class C, class Body>
   Index j = 0;
   for (; j + kW <= n; j += kW) body(j, Whole{});
   if (j < n) body(j, Partial{static_cast<int>(n - j)});
+}
+
+// body(i, b) for each row i of a block that is not masked, batch row b.
+template <class Body>
+[[gnu::always_inline]] inline void for_each_row(const BlockRows& rows,
+                                                Body body) {
+  for (Index i = 0; i < rows.count; ++i)
+    if (!rows.skip(i)) body(i, rows.batch(i));
 }
 
 // The address of batch row b of an optional array.
