@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/cpu/call.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/panels.h"
 #include "core/cpu/row_order.h"
@@ -18,18 +19,9 @@ class Backward {
  public:
   using C = Compute<T>;
 
-  Backward(const GruBackward<T>& args, const Threads& threads, void* base)
-      : args_(args), threads_(threads), kernels_(kernels<T>()) {
-    plan();
-    Workspace workspace(base);
-    layout(workspace);
-    bytes_ = workspace.bytes();
-  }
+  Backward(const GruBackward<T>& args, const Threads& threads)
+      : args_(args), threads_(threads), kernels_(kernels<T>()) {}
 
-  std::size_t bytes() const { return bytes_; }
-  void run();
-
- private:
   // What a part has to itself.
   struct Scratch {
     C* d = nullptr;        // [rows][row_]
@@ -38,29 +30,24 @@ class Backward {
     const T** h_prev = nullptr;
     std::uint8_t* valid = nullptr;
   };
+  void plan();
+  void layout(Workspace&);
+  void take_scratch(Workspace&, Scratch&) const;
+  void run();
 
+ private:
   Index steps() const { return args_.shape.steps; }
   Index units() const { return args_.shape.units; }
   bool after() const { return args_.options.reset_after; }
   bool dropout() const { return static_cast<bool>(args_.recurrent_dropout[0]); }
-  Index max_rows() const {
-    return split_.by_rows ? ceil_div(args_.shape.batch, split_.parts)
-                          : args_.shape.batch;
-  }
-  // Which gate gradient the product with R_gᵀ reads.
-  int operand_of(int gate) const {
-    return gate == kCandidate && after() ? kRecurrentCandidate : gate;
-  }
   bool has_operand(int g) const {
     return after() ? g != kCandidate : g != kRecurrentCandidate;
   }
 
-  void plan();
-  void layout(Workspace&);
-  void take_scratch(Workspace&, Scratch&) const;
-  Scratch scratch(Index part) const;
   void prepare();
-  void pack(Index part);
+  void pack_part(Index part) {
+    pack_share(recurrent_, split_, part, split_.panel_columns);
+  }
   void find_h_prev(const Scratch&, const Slice&, Index t, Index active) const;
   void products(const Scratch&, const Slice&, Index t, int first_gate,
                 int end_gate, Index rows);
@@ -84,7 +71,6 @@ class Backward {
   const GruBackward<T>& args_;
   const Threads& threads_;
   const Kernels<T>& kernels_;
-  std::size_t bytes_ = 0;
 
   Split split_;
   Index row_ = 0;
@@ -94,8 +80,7 @@ class Backward {
   C* output_carry_ = nullptr;
   C* operand_[2][kReserve] = {};  // of the steps of either parity
   C* zeros_ = nullptr;
-  char* scratch_base_ = nullptr;
-  Index scratch_bytes_ = 0;
+  PartScratch<Scratch> scratch_;
 };
 
 template <class T>
@@ -124,29 +109,17 @@ void Backward<T>::layout(Workspace& workspace) {
       if (has_operand(g)) gates[g] = workspace.take<C>(batch * row_);
   zeros_ = workspace.take<C>(split_.panel_columns);
 
-  Scratch unused;
-  Workspace own(nullptr);
-  take_scratch(own, unused);
-  scratch_bytes_ = static_cast<Index>(own.bytes());
-  scratch_base_ = workspace.take<char>(split_.parts * scratch_bytes_);
+  scratch_.take(workspace, *this, split_.parts);
 }
 
 template <class T>
 void Backward<T>::take_scratch(Workspace& own, Scratch& s) const {
-  const Index rows = max_rows();
+  const Index rows = split_.most_rows();
   s.d = own.take<C>(rows * row_);
   s.product = own.take<C>(dropout() ? rows * split_.panel_columns : 0);
   s.panel = own.take<C>(recurrent_[0].buffer_size(split_.panel_columns));
   s.h_prev = own.take<const T*>(rows);
   s.valid = own.take<std::uint8_t>(rows);
-}
-
-template <class T>
-typename Backward<T>::Scratch Backward<T>::scratch(Index part) const {
-  Scratch s;
-  Workspace own(scratch_base_ + part * scratch_bytes_);
-  take_scratch(own, s);
-  return s;
 }
 
 template <class T>
@@ -159,15 +132,6 @@ void Backward<T>::prepare() {
   std::fill(zeros_, zeros_ + split_.panel_columns, C(0));
   if (output_carry_)
     std::fill(output_carry_, output_carry_ + batch * row_, C(0));
-}
-
-// This part's share of all panels, or the panels of its own slice.
-template <class T>
-void Backward<T>::pack(Index part) {
-  const Slice slice = split_.share_of_panels(part, split_.panel_columns);
-  for (Panels<T>& matrix : recurrent_)
-    for_each_panel(slice.unit, slice.units, split_.panel_columns,
-                   [&](Index j, Index n) { matrix.pack(j, n); });
 }
 
 template <class T>
@@ -188,7 +152,8 @@ template <class T>
 void Backward<T>::products(const Scratch& s, const Slice& slice, Index t,
                            int first_gate, int end_gate, Index rows) {
   const auto product = [&](int g, Index j, Index n) {
-    const Rows<C> a = rows_of(operand_[t & 1][operand_of(g)], slice, 0);
+    const int operand = recurrent_gate(g, args_.options);
+    const Rows<C> a = rows_of(operand_[t & 1][operand], slice, 0);
     const Rows<C> d{s.d + j - slice.unit, row_};
     if (!dropout()) {
       recurrent_[g].product(rows, {a.data, a.row}, units(), j, n, s.panel,
@@ -300,8 +265,8 @@ void Backward<T>::run() {
   prepare();
   if (split_.by_rows) {
     run_phases(threads_, 2, split_.parts, [&](Index phase, Index part) {
-      if (phase == 0) return pack(part);
-      const Scratch s = scratch(part);
+      if (phase == 0) return pack_part(part);
+      const Scratch s = scratch_.of(*this, part);
       const Slice slice = split_.slice(part);
       for (Index t = steps() - 1; t >= 0; --t) {
         step(s, slice, t, 0);
@@ -314,9 +279,9 @@ void Backward<T>::run() {
   const Index stages = after() ? 1 : 2;
   run_phases(threads_, stages * steps() + 1, split_.parts,
              [&](Index phase, Index part) {
-               const Scratch s = scratch(part);
+               const Scratch s = scratch_.of(*this, part);
                const Slice slice = split_.slice(part);
-               if (phase == 0) pack(part);
+               if (phase == 0) pack_part(part);
                if (phase == stages * steps())
                  finish(s, slice);
                else
@@ -327,26 +292,6 @@ void Backward<T>::run() {
 
 }  // namespace
 
-template <class T>
-std::size_t workspace_bytes(const GruBackward<T>& args,
-                            const Threads& threads) {
-  return Backward<T>(args, threads, nullptr).bytes();
-}
-
-template <class T>
-void gru_backward(const GruBackward<T>& args, const Threads& threads,
-                  void* workspace) {
-  Backward<T>(args, threads, workspace).run();
-}
-
-#define FUSED_RNN_INSTANTIATE(T)                             \
-  template std::size_t workspace_bytes(const GruBackward<T>&, \
-                                       const Threads&);      \
-  template void gru_backward(const GruBackward<T>&, const Threads&, void*);
-FUSED_RNN_INSTANTIATE(float)
-FUSED_RNN_INSTANTIATE(double)
-FUSED_RNN_INSTANTIATE(Half)
-FUSED_RNN_INSTANTIATE(BFloat16)
-#undef FUSED_RNN_INSTANTIATE
+FUSED_RNN_DEFINE_CALL(gru_backward, GruBackward, Backward)
 
 }  // namespace fused_rnn

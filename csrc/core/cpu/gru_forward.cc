@@ -182,15 +182,15 @@ void Forward<T>::finish(const Slice& slice) {
   for (Index i = 0; i < slice.rows; ++i) {
     const Index position = slice.row + i;
     const Slice row{position, 1, slice.unit, slice.units};
-    kernels_.write_rows(at(state(order_.length(position)), position, slice.unit),
-                        order_.block(row, 1), slice.units,
-                        at(args_.state, 0, slice.unit));
+    const Rows<const C> last = state(order_.length(position));
+    kernels_.write_rows(at(last, position, slice.unit), order_.block(row, 1),
+                        slice.units, at(args_.state, 0, slice.unit));
   }
 }
 
 template <class T>
 void Forward<T>::run_rows(Index part) {
-  const Scratch s = scratch(part);
+  const Scratch s = scratch_.of(*this, part);
   const Slice slice = split_.slice(part);
   for (Index t = 0; t < steps(); ++t) {
     if (t % chunk_ == 0) project_chunk(s, slice, t);
@@ -202,7 +202,7 @@ void Forward<T>::run_rows(Index part) {
 
 template <class T>
 void Forward<T>::run_columns(Index phase, Index part) {
-  const Scratch s = scratch(part);
+  const Scratch s = scratch_.of(*this, part);
   const Slice slice = split_.slice(part);
   const Index stages = after() ? 1 : 2;
   if (phase == stages * steps()) {
@@ -210,21 +210,18 @@ void Forward<T>::run_columns(Index phase, Index part) {
     return;
   }
   const Index t = phase / stages;
-  if (phase == 0) pack_share(part);
+  if (phase == 0) pack_part(part);
   if (phase % stages == 0 && t % chunk_ == 0) project_chunk(s, slice, t);
   step(s, slice, t, static_cast<int>(phase % stages));
 }
 
 template <class T>
-void Forward<T>::run(void* base) {
+void Forward<T>::run() {
   if (args_.shape.batch == 0 || units() == 0) return;
-  plan(args_.packed);
-  Workspace workspace(base);
-  layout(workspace);
   prepare();
   if (split_.by_rows) {
     run_phases(threads_, 2, split_.parts, [&](Index phase, Index part) {
-      phase == 0 ? pack_share(part) : run_rows(part);
+      phase == 0 ? pack_part(part) : run_rows(part);
     });
   } else {
     run_phases(threads_, (after() ? 1 : 2) * steps() + 1, split_.parts,
@@ -232,21 +229,7 @@ void Forward<T>::run(void* base) {
   }
 }
 
-template class Forward<float>;
-template class Forward<double>;
-template class Forward<Half>;
-template class Forward<BFloat16>;
-
-template <class T>
-std::size_t workspace_bytes(const GruForward<T>& args, const Threads& threads) {
-  return Forward<T>(args, threads).workspace_bytes();
-}
-
-template <class T>
-void gru_forward(const GruForward<T>& args, const Threads& threads,
-                 void* workspace) {
-  Forward<T>(args, threads).run(workspace);
-}
+FUSED_RNN_DEFINE_CALL(gru_forward, GruForward, Forward)
 
 template <class T>
 std::size_t packed_bytes(const GruForward<T>& args, const Threads& threads) {
@@ -259,10 +242,8 @@ void gru_pack(const GruForward<T>& args, const Threads& threads,
   Forward<T>(args, threads).pack(packed);
 }
 
-#define FUSED_RNN_INSTANTIATE(T)                                          \
-  template std::size_t workspace_bytes(const GruForward<T>&,              \
-                                       const Threads&);                   \
-  template void gru_forward(const GruForward<T>&, const Threads&, void*); \
+#define FUSED_RNN_INSTANTIATE(T)                                           \
+  template class Forward<T>;                                               \
   template std::size_t packed_bytes(const GruForward<T>&, const Threads&); \
   template void gru_pack(const GruForward<T>&, const Threads&, void*);
 FUSED_RNN_INSTANTIATE(float)

@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "core/cpu/call.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/panels.h"
 #include "core/cpu/row_order.h"
@@ -23,12 +24,6 @@ class Forward {
   Forward(const GruForward<T>& args, const Threads& threads)
       : args_(args), threads_(threads), kernels_(kernels<T>()) {}
 
-  std::size_t workspace_bytes();
-  std::size_t packed_bytes();
-  void pack(void* packed);
-  void run(void* workspace);
-
- private:
   // What a part has to itself.
   struct Scratch {
     C* gx = nullptr;             // [rows of a chunk][3][gate_columns_]
@@ -38,25 +33,26 @@ class Forward {
     C* panel = nullptr;          // of a weight matrix, streamed
     std::uint8_t* valid = nullptr;
   };
+  void plan() { plan(args_.packed != nullptr); }
+  void layout(Workspace&);
+  void take_scratch(Workspace&, Scratch&) const;
+  void run();
 
+  std::size_t packed_bytes();
+  void pack(void* packed);
+
+ private:
   Index steps() const { return args_.shape.steps; }
   Index units() const { return args_.shape.units; }
   bool after() const { return args_.options.reset_after; }
   bool dropout() const { return static_cast<bool>(args_.recurrent_dropout[0]); }
   bool one_step() const { return steps() == 1; }
-  Index max_rows() const {
-    return split_.by_rows ? ceil_div(args_.shape.batch, split_.parts)
-                          : args_.shape.batch;
-  }
 
-  void plan(bool packed);
+  void plan(bool keep_packed);
   void layout_weights(Workspace&);
-  void layout(Workspace&);
-  void take_scratch(Workspace&, Scratch&) const;
-  Scratch scratch(Index part) const;
   void prepare_biases();
   void prepare();
-  void pack_share(Index part);
+  void pack_part(Index part);
   void run_rows(Index part);
   void run_columns(Index phase, Index part);
 
@@ -117,8 +113,7 @@ class Forward {
   C* h_[2] = {};
   C* dropped_[2][kGates] = {};
   C* reset_h_ = nullptr;
-  char* scratch_base_ = nullptr;
-  Index scratch_bytes_ = 0;
+  PartScratch<Scratch> scratch_;
 };
 
 }  // namespace fused_rnn

@@ -21,7 +21,7 @@ constexpr Index kStepsWorthPacking = 4;
 }  // namespace
 
 template <class T>
-void Forward<T>::plan(bool packed) {
+void Forward<T>::plan(bool keep_packed) {
   const GruShape& shape = args_.shape;
   const Index inputs = shape.inputs;
   split_ = choose_split({threads_.count, steps(), shape.batch, units(),
@@ -30,7 +30,7 @@ void Forward<T>::plan(bool packed) {
   row_ = scratch_row<C>(units(), kernels_.width);
   input_row_ = scratch_row<C>(inputs, kernels_.width);
 
-  const Index rows = max_rows();
+  const Index rows = split_.most_rows();
   gathers_ = !std::is_same<T, C>::value || args_.mask.data;
   if (one_step()) {
     // Projects panel by panel: nothing of size [B, 3H] is ever stored.
@@ -38,9 +38,7 @@ void Forward<T>::plan(bool packed) {
     kernel_columns_ = split_.panel_columns;
     group_columns_ = split_.panel_columns;
   } else {
-    Index own = 0;
-    for (Index p = 0; p < split_.parts; ++p)
-      own = std::max(own, split_.slice(p).units);
+    const Index own = split_.most_units();
     gate_columns_ = round_up(own, kernels_.width);
     const Index step_bytes = std::max<Index>(
         1, rows * kGates * gate_columns_ * static_cast<Index>(sizeof(C)));
@@ -49,18 +47,17 @@ void Forward<T>::plan(bool packed) {
     kernel_columns_ =
         panel_columns(own, chunk_ * rows, kernels_.width, kernels_.block_rows,
                       kernels_.max_vectors);
-    group_columns_ = split_.panel_columns * std::max<Index>(1, kGroupColumns / split_.panel_columns);
+    group_columns_ = std::max<Index>(1, kGroupColumns / split_.panel_columns) *
+                     split_.panel_columns;
   }
   reads_h0_in_place_ =
       std::is_same<T, C>::value && args_.h0 && !args_.mask.data;
 
   Packing packing = Packing::kPacked;
-  if (packed)
-    packing = Packing::kPacked;
-  else if (one_step())
+  if (!keep_packed && one_step())
     packing = rows >= kRowsWorthStreaming ? Packing::kStreamed
                                           : Packing::kInPlace;
-  else if (steps() < kStepsWorthPacking && rows <= 2)
+  else if (!keep_packed && steps() < kStepsWorthPacking && rows <= 2)
     packing = Packing::kInPlace;
   const GruWeights<T>& w = args_.weights;
   for (int g = 0; g < kGates; ++g) {
@@ -99,16 +96,12 @@ void Forward<T>::layout(Workspace& workspace) {
     for (auto& gates : dropped_)
       for (C*& rows : gates) rows = workspace.take<C>(batch * row_);
 
-  Scratch unused;
-  Workspace own(nullptr);
-  take_scratch(own, unused);
-  scratch_bytes_ = static_cast<Index>(own.bytes());
-  scratch_base_ = workspace.take<char>(split_.parts * scratch_bytes_);
+  scratch_.take(workspace, *this, split_.parts);
 }
 
 template <class T>
 void Forward<T>::take_scratch(Workspace& own, Scratch& s) const {
-  const Index rows = max_rows();
+  const Index rows = split_.most_rows();
   s.gx = own.take<C>(chunk_ * rows * kGates * gate_columns_);
   s.first_row = own.take<Index>(chunk_ + 1);
   s.gh_c = own.take<C>(after() ? rows * gate_columns_ : 0);
@@ -117,14 +110,6 @@ void Forward<T>::take_scratch(Workspace& own, Scratch& s) const {
       std::max(kernel_[0].buffer_size(kernel_columns_),
                recurrent_[0].buffer_size(split_.panel_columns)));
   s.valid = own.take<std::uint8_t>(rows);
-}
-
-template <class T>
-typename Forward<T>::Scratch Forward<T>::scratch(Index part) const {
-  Scratch s;
-  Workspace own(scratch_base_ + part * scratch_bytes_);
-  take_scratch(own, s);
-  return s;
 }
 
 template <class T>
@@ -154,27 +139,11 @@ void Forward<T>::prepare() {
   if (dropout()) drop(all, 0, all.rows);
 }
 
-// This part's share of all panels, or the panels of its own slice.
 template <class T>
-void Forward<T>::pack_share(Index part) {
+void Forward<T>::pack_part(Index part) {
   if (args_.packed) return;
-  const auto share = [&](Panels<T>& matrix, Index panel_columns) {
-    const Slice slice = split_.share_of_panels(part, panel_columns);
-    for_each_panel(slice.unit, slice.units, panel_columns,
-                   [&](Index j, Index n) { matrix.pack(j, n); });
-  };
-  for (int g = 0; g < kGates; ++g) {
-    share(kernel_[g], kernel_columns_);
-    share(recurrent_[g], split_.panel_columns);
-  }
-}
-
-template <class T>
-std::size_t Forward<T>::workspace_bytes() {
-  plan(args_.packed != nullptr);
-  Workspace workspace(nullptr);
-  layout(workspace);
-  return workspace.bytes();
+  pack_share(kernel_, split_, part, kernel_columns_);
+  pack_share(recurrent_, split_, part, split_.panel_columns);
 }
 
 template <class T>
@@ -191,7 +160,7 @@ void Forward<T>::pack(void* base) {
   Workspace packed(base);
   layout_weights(packed);
   prepare_biases();
-  for (Index part = 0; part < split_.parts; ++part) pack_share(part);
+  for (Index part = 0; part < split_.parts; ++part) pack_part(part);
 }
 
 template class Forward<float>;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/cpu/call.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/panels.h"
 #include "core/cpu/split.h"
@@ -22,34 +23,27 @@ class InputGradient {
  public:
   using C = Compute<T>;
 
-  InputGradient(const GruInputGradient<T>& args, const Threads& threads,
-                void* base)
-      : args_(args), threads_(threads), kernels_(kernels<T>()) {
-    plan();
-    Workspace workspace(base);
-    layout(workspace);
-    bytes_ = workspace.bytes();
-  }
+  InputGradient(const GruInputGradient<T>& args, const Threads& threads)
+      : args_(args), threads_(threads), kernels_(kernels<T>()) {}
 
-  std::size_t bytes() const { return bytes_; }
-  void run();
-
- private:
   struct Place {
     Index t;
     Index b;
   };
+  // What a part has to itself.
   struct Scratch {
     Place* place = nullptr;  // [kBlock] the valid rows of a block
     C* left[kGates] = {};    // [kBlock][row_], gathered
     C* d_x = nullptr;        // [kBlock][panel columns]
     C* panel = nullptr;
   };
-
-  Index all_rows() const { return args_.shape.steps * args_.shape.batch; }
   void plan();
   void layout(Workspace&);
   void take_scratch(Workspace&, Scratch&) const;
+  void run();
+
+ private:
+  Index all_rows() const { return args_.shape.steps * args_.shape.batch; }
   void run_block(const Scratch&, Index first, Index end, Index column,
                  Index columns);
   Index find_places(const Scratch&, Index first, Index end, Index column,
@@ -59,15 +53,13 @@ class InputGradient {
   const GruInputGradient<T>& args_;
   const Threads& threads_;
   const Kernels<T>& kernels_;
-  std::size_t bytes_ = 0;
   Split split_;  // of rows of all steps, or of the inputs
   Index block_ = 0;
   Index row_ = 0;
   bool one_stride_ = false;  // all rows of a gate's gradient are equally far
   Panels<T> kernel_[kGates];  // transposed
   C* zeros_ = nullptr;
-  char* scratch_base_ = nullptr;
-  Index scratch_bytes_ = 0;
+  PartScratch<Scratch> scratch_;
 };
 
 template <class T>
@@ -99,11 +91,7 @@ template <class T>
 void InputGradient<T>::layout(Workspace& workspace) {
   for (Panels<T>& matrix : kernel_) matrix.take(workspace);
   zeros_ = workspace.take<C>(split_.panel_columns);
-  Scratch unused;
-  Workspace own(nullptr);
-  take_scratch(own, unused);
-  scratch_bytes_ = static_cast<Index>(own.bytes());
-  scratch_base_ = workspace.take<char>(split_.parts * scratch_bytes_);
+  scratch_.take(workspace, *this, split_.parts);
 }
 
 template <class T>
@@ -174,17 +162,9 @@ void InputGradient<T>::run() {
   if (all_rows() == 0 || shape.inputs == 0) return;
   std::fill(zeros_, zeros_ + split_.panel_columns, C(0));
   run_phases(threads_, 2, split_.parts, [&](Index phase, Index part) {
-    if (phase == 0) {
-      const Slice share =
-          split_.share_of_panels(part, split_.panel_columns);
-      for (Panels<T>& matrix : kernel_)
-        for_each_panel(share.unit, share.units, split_.panel_columns,
-                       [&](Index j, Index n) { matrix.pack(j, n); });
-      return;
-    }
-    Scratch s;
-    Workspace own(scratch_base_ + part * scratch_bytes_);
-    take_scratch(own, s);
+    if (phase == 0)
+      return pack_share(kernel_, split_, part, split_.panel_columns);
+    const Scratch s = scratch_.of(*this, part);
     const Slice slice = split_.slice(part);
     const Index end = slice.row + slice.rows;
     for (Index m = slice.row; m < end; m += block_)
@@ -194,27 +174,6 @@ void InputGradient<T>::run() {
 
 }  // namespace
 
-template <class T>
-std::size_t workspace_bytes(const GruInputGradient<T>& args,
-                            const Threads& threads) {
-  return InputGradient<T>(args, threads, nullptr).bytes();
-}
-
-template <class T>
-void gru_input_gradient(const GruInputGradient<T>& args,
-                        const Threads& threads, void* workspace) {
-  InputGradient<T>(args, threads, workspace).run();
-}
-
-#define FUSED_RNN_INSTANTIATE(T)                                      \
-  template std::size_t workspace_bytes(const GruInputGradient<T>&,    \
-                                       const Threads&);               \
-  template void gru_input_gradient(const GruInputGradient<T>&,        \
-                                   const Threads&, void*);
-FUSED_RNN_INSTANTIATE(float)
-FUSED_RNN_INSTANTIATE(double)
-FUSED_RNN_INSTANTIATE(Half)
-FUSED_RNN_INSTANTIATE(BFloat16)
-#undef FUSED_RNN_INSTANTIATE
+FUSED_RNN_DEFINE_CALL(gru_input_gradient, GruInputGradient, InputGradient)
 
 }  // namespace fused_rnn

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/cpu/call.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/panels.h"
 #include "core/cpu/split.h"
@@ -34,19 +35,9 @@ class WeightGradient {
  public:
   using C = Compute<T>;
 
-  WeightGradient(const GruWeightGradient<T>& args, const Threads& threads,
-                 void* base)
-      : args_(args), threads_(threads), kernels_(kernels<T>()) {
-    plan();
-    Workspace workspace(base);
-    layout(workspace);
-    bytes_ = workspace.bytes();
-  }
+  WeightGradient(const GruWeightGradient<T>& args, const Threads& threads)
+      : args_(args), threads_(threads), kernels_(kernels<T>()) {}
 
-  std::size_t bytes() const { return bytes_; }
-  void run();
-
- private:
   // Rows of one step that stand side by side in the batch.
   struct Run {
     Index t;
@@ -54,13 +45,7 @@ class WeightGradient {
     Index count;
     Rows<const T> h_prev;  // null: zeros
   };
-  // One matrix to be summed: its rows are inputs or units, its columns a
-  // gate's units. Sums may be the caller's array or scratch.
-  struct Sum {
-    Rows<T> result;
-    Index rows = 0;
-    Rows<C> sum;
-  };
+  // What a part has to itself.
   struct Scratch {
     Run* runs = nullptr;  // [kDepth]
     // Left sides, group_ columns at a time: [columns / group_][kDepth][group_].
@@ -69,7 +54,19 @@ class WeightGradient {
     C* scaled = nullptr;       // h_prev times r or a dropout mask
     C* d_gate[kReserve] = {};  // [kDepth][gate_row_]
   };
+  void plan();
+  void layout(Workspace&);
+  void take_scratch(Workspace&, Scratch&) const;
+  void run();
 
+ private:
+  // One matrix to be summed: its rows are inputs or units, its columns a
+  // gate's units. Sums may be the caller's array or scratch.
+  struct Sum {
+    Rows<T> result;
+    Index rows = 0;
+    Rows<C> sum;
+  };
   Index units() const { return args_.shape.units; }
   Index all_rows() const { return args_.shape.steps * args_.shape.batch; }
   bool after() const { return args_.options.reset_after; }
@@ -79,14 +76,8 @@ class WeightGradient {
   Index group_stride() const {
     return depth_ * group_ + 64 / static_cast<Index>(sizeof(C));
   }
-  int recurrent_gate(int gate) const {
-    return gate == kCandidate && after() ? kRecurrentCandidate : gate;
-  }
 
-  void plan();
-  void layout(Workspace&);
   void take_sum(Workspace&, Sum&, Rows<T> result, Index rows);
-  void take_scratch(Workspace&, Scratch&) const;
   bool valid(Index t, Index b) const {
     const Mask& mask = args_.mask;
     return !mask.data || mask.data[t * mask.step + b * mask.row];
@@ -117,7 +108,6 @@ class WeightGradient {
   const GruWeightGradient<T>& args_;
   const Threads& threads_;
   const Kernels<T>& kernels_;
-  std::size_t bytes_ = 0;
   Split split_;  // of the units
   Index depth_ = 0;
   Index group_ = 0;  // columns of a left side that lie together
@@ -126,10 +116,9 @@ class WeightGradient {
   Sum recurrent_[kGates];
   Sum bias_[kGates];
   Sum recurrent_bias_[kGates];
-  C* zeros_ = nullptr;  // [kDepth]
+  C* zeros_ = nullptr;  // [panel columns]
   C* one_ = nullptr;
-  char* scratch_base_ = nullptr;
-  Index scratch_bytes_ = 0;
+  PartScratch<Scratch> scratch_;
 };
 
 template <class T>
@@ -139,9 +128,7 @@ void WeightGradient<T>::plan() {
                          kGates * units() * (shape.inputs + units()),
                          kernels_.width, kernels_.block_rows,
                          kernels_.max_vectors});
-  Index own = 0;
-  for (Index p = 0; p < split_.parts; ++p)
-    own = std::max(own, split_.slice(p).units);
+  const Index own = split_.most_units();
   split_.panel_columns =
       panel_columns(own, kernels_.block_rows, kernels_.width,
                     kernels_.block_rows, kernels_.max_vectors);
@@ -178,11 +165,7 @@ void WeightGradient<T>::layout(Workspace& workspace) {
   }
   zeros_ = workspace.take<C>(std::max<Index>(split_.panel_columns, 1));
   one_ = workspace.take<C>(1);
-  Scratch unused;
-  Workspace own(nullptr);
-  take_scratch(own, unused);
-  scratch_bytes_ = static_cast<Index>(own.bytes());
-  scratch_base_ = workspace.take<char>(split_.parts * scratch_bytes_);
+  scratch_.take(workspace, *this, split_.parts);
 }
 
 template <class T>
@@ -309,9 +292,7 @@ void WeightGradient<T>::write(const Sum& sum, const Slice& slice) {
 
 template <class T>
 void WeightGradient<T>::run_part(Index part) {
-  Scratch s;
-  Workspace own(scratch_base_ + part * scratch_bytes_);
-  take_scratch(own, s);
+  const Scratch s = scratch_.of(*this, part);
   const Slice slice = split_.slice(part);
   const GruShape& shape = args_.shape;
 
@@ -328,7 +309,7 @@ void WeightGradient<T>::run_part(Index part) {
     }
     bool h_prev_is_there = false;
     for (int g = 0; g < kGates; ++g) {
-      const C* right = s.d_gate[recurrent_gate(g)];
+      const C* right = s.d_gate[recurrent_gate(g, args_.options)];
       if (recurrent_[g].result)
         add(recurrent_[g], recurrent_left(s, g, runs, h_prev_is_there),
             group_, right, count, slice, first);
@@ -368,27 +349,6 @@ void WeightGradient<T>::run() {
 
 }  // namespace
 
-template <class T>
-std::size_t workspace_bytes(const GruWeightGradient<T>& args,
-                            const Threads& threads) {
-  return WeightGradient<T>(args, threads, nullptr).bytes();
-}
-
-template <class T>
-void gru_weight_gradient(const GruWeightGradient<T>& args,
-                         const Threads& threads, void* workspace) {
-  WeightGradient<T>(args, threads, workspace).run();
-}
-
-#define FUSED_RNN_INSTANTIATE(T)                                       \
-  template std::size_t workspace_bytes(const GruWeightGradient<T>&,    \
-                                       const Threads&);                \
-  template void gru_weight_gradient(const GruWeightGradient<T>&,       \
-                                    const Threads&, void*);
-FUSED_RNN_INSTANTIATE(float)
-FUSED_RNN_INSTANTIATE(double)
-FUSED_RNN_INSTANTIATE(Half)
-FUSED_RNN_INSTANTIATE(BFloat16)
-#undef FUSED_RNN_INSTANTIATE
+FUSED_RNN_DEFINE_CALL(gru_weight_gradient, GruWeightGradient, WeightGradient)
 
 }  // namespace fused_rnn

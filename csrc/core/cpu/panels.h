@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/cpu/kernels.h"
+#include "core/cpu/split.h"
 #include "core/cpu/workspace.h"
 
 namespace fused_rnn {
@@ -140,6 +141,16 @@ template <class Body>
 void for_each_panel(Index first, Index count, Index panel_columns, Body body) {
   for (Index j = first, end = first + count; j < end; j += panel_columns)
     body(j, std::min(panel_columns, end - j));
+}
+
+// Packs what falls to a part of these matrices, all with panels so wide.
+template <class T, std::size_t kCount>
+void pack_share(Panels<T> (&matrices)[kCount], const Split& split, Index part,
+                Index panel_columns) {
+  const Slice share = split.share_of_panels(part, panel_columns);
+  for (Panels<T>& matrix : matrices)
+    for_each_panel(share.unit, share.units, panel_columns,
+                   [&](Index j, Index n) { matrix.pack(j, n); });
 }
 
 }  // namespace fused_rnn

@@ -18,8 +18,6 @@ class RowOrder {
   void build();
 
   bool masked() const { return mask_.data != nullptr; }
-  // Null when every row stands at its own place.
-  const Index* positions() const { return sorted_ ? position_ : nullptr; }
   Index batch(Index position) const {
     return sorted_ ? position_[position] : position;
   }
@@ -29,9 +27,6 @@ class RowOrder {
   }
   // Rows of the slice that are not past their length at step t: a prefix.
   Index active(const Slice& slice, Index t) const;
-  bool valid(Index t, Index position) const {
-    return !masked() || at(t, batch(position));
-  }
   // Fills valid[i] for the first `count` rows of the slice; false if all are.
   bool holes(const Slice& slice, Index t, Index count,
              std::uint8_t* valid) const;

@@ -48,7 +48,8 @@ FUSED_RNN_INLINE Vec<float> widen_half(Halves h) {
   return (Vec<float>::Raw)_mm512_maskz_cvtph_ps(kAll16, (__m256i)h);
 }
 FUSED_RNN_INLINE Halves narrow_half(Vec<float> v) {
-  return (Halves)_mm512_maskz_cvtps_ph(kAll16, v.raw, _MM_FROUND_TO_NEAREST_INT);
+  return (Halves)_mm512_maskz_cvtps_ph(kAll16, v.raw,
+                                       _MM_FROUND_TO_NEAREST_INT);
 }
 #elif defined(FUSED_RNN_AVX2)
 FUSED_RNN_INLINE Vec<float> widen_half(Halves h) {

@@ -69,6 +69,15 @@ Slice Split::slice(Index part) const {
   return {0, batch, first, end - first};
 }
 
+// The first slice has any extra row; units are spread evenly, so look.
+Index Split::most_rows() const { return slice(0).rows; }
+Index Split::most_units() const {
+  Index most = 0;
+  for (Index part = 0; part < parts; ++part)
+    most = std::max(most, slice(part).units);
+  return most;
+}
+
 Slice Split::share_of_panels(Index part, Index panel_columns) const {
   if (!by_rows) return slice(part);
   const Index panels = ceil_div(units, panel_columns);

@@ -24,6 +24,9 @@ struct Split {
   Index panel_columns = 1;  // of the recurrent products
 
   Slice slice(Index part) const;
+  // Rows and units of the largest slice.
+  Index most_rows() const;
+  Index most_units() const;
   // The columns whose panels a part packs: its own, or where all parts need
   // all columns, its share of whole panels.
   Slice share_of_panels(Index part, Index panel_columns) const;
