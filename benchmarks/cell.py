@@ -8,14 +8,13 @@ kernels run in a process that does not import fused_rnn, with the gradient of
 TensorFlow 1 in Python, since TensorFlow 2 has the kernel and no gradient.
 """
 
-import argparse
 import itertools
-import os
 import pathlib
 import sys
 import tempfile
 
 import cases
+import command
 import fleet
 import harness
 import report
@@ -33,11 +32,10 @@ CONVENTION = "before"  # The only one that the block cell has.
 
 
 def run(options, record):
-    progress = harness.Progress()
     with tempfile.TemporaryDirectory(prefix="fused_rnn_cell_") as folder:
         folder = pathlib.Path(folder)
         workers = fleet.Fleet(PROGRAMS, options.threads, sys.executable, folder)
-        try:
+        with command.measuring(workers, record) as progress:
             for number, shape in enumerate(options.shapes):
                 case = cases.CellCase(folder / "case", shape)
 
@@ -55,13 +53,6 @@ def run(options, record):
                     jobs, options.rounds, options.budget, folder, record, show
                 )
                 progress.finished(str(shape))
-        except KeyboardInterrupt:
-            record["interrupted"] = True
-        finally:
-            workers.close()
-            progress.clear()
-            record["versions"] = workers.versions
-            harness.finish_record(record)
 
 
 def tables(record):
@@ -108,29 +99,13 @@ def _shape(text):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument("--threads", type=int, default=2,
-                        choices=range(1, len(os.sched_getaffinity(0)) + 1))
+    parser = command.parser(__doc__.split("\n")[0], rounds=21, budget=0.2)
     parser.add_argument("--shapes", "--shape", nargs="+", type=_shape,
                         default=SHAPES, metavar="B,I,H")
-    parser.add_argument("--rounds", type=int, default=21)
-    parser.add_argument("--budget", type=float, default=0.2,
-                        help="seconds of each computation in each round")
-    parser.add_argument("--json", metavar="FILE", help="results are put there")
-    options = parser.parse_args(arguments)
-    harness.interrupt_on_terminate()
-    record = harness.start_record(
-        threads=options.threads, rounds=options.rounds, budget=options.budget,
-        dtype="float32",
-    )
-    run(options, record)
-    if options.json:
-        harness.save(options.json, "cell", record)
+    options = command.parse(parser, arguments)
+    record = command.run(options, "cell", lambda record: run(options, record))
     print(tables(record))
-    return 130 if record["interrupted"] else 0
+    return command.exit_code(record)
 
 
 if __name__ == "__main__":

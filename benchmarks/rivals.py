@@ -9,15 +9,13 @@ something else is not timed. Times are medians of interleaved rounds; the unit
 of the tables is the time of the bare matrix products, by MKL.
 """
 
-import argparse
-import os
 import pathlib
 import sys
 import tempfile
 
 import cases
+import command
 import fleet
-import harness
 import report
 
 # To call MKL for the products of a step.
@@ -75,7 +73,6 @@ def jobs_of(workers, programs, case, mode, conventions):
 
 def run(options, programs, record):
     """Measures everything that the options ask for, into the record."""
-    progress = harness.Progress()
     blocks = [(shape, mode) for shape in options.shapes
               for mode in options.modes]
     with tempfile.TemporaryDirectory(prefix="fused_rnn_rivals_") as folder:
@@ -83,7 +80,7 @@ def run(options, programs, record):
         workers = fleet.Fleet(
             programs, options.threads, options.python, folder
         )
-        try:
+        with command.measuring(workers, record) as progress:
             case = None
             for number, (shape, mode) in enumerate(blocks):
                 if case is None or case.shape != shape:
@@ -101,22 +98,11 @@ def run(options, programs, record):
                     options.rounds, options.budget, folder, record, show,
                 )
                 progress.finished(f"{shape} {mode}")
-        except KeyboardInterrupt:
-            record["interrupted"] = True
-        finally:
-            workers.close()
-            progress.clear()
-            record["versions"] = workers.versions
-            harness.finish_record(record)
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    parser = command.parser(__doc__.split("\n")[0], rounds=11, budget=0.1)
     add = parser.add_argument
-    add("--threads", type=int, default=2)
     add("--shapes", "--shape", nargs="+", type=cases.parse_shape,
         default=cases.SHAPES, metavar="B,T,I,H")
     add("--modes", nargs="+", choices=cases.MODES, default=cases.MODES)
@@ -124,19 +110,9 @@ def parse(arguments):
         default=cases.CONVENTIONS)
     add("--only", type=lambda text: text.split(","), metavar="NAME,...",
         help=f"of {', '.join(PROGRAMS)}; a name stands for its variants too")
-    add("--rounds", type=int, default=11)
-    add("--budget", type=float, default=0.1,
-        help="seconds of each computation in each round")
     add("--python", default=sys.executable,
         help="the interpreter of the rivals that are not on TensorFlow")
-    add("--json", metavar="FILE", help="results are put there")
-    options = parser.parse_args(arguments)
-    available = len(os.sched_getaffinity(0))
-    if not 1 <= options.threads <= available:
-        parser.error(
-            f"--threads must be between 1 and {available}, the processors that"
-            f" may be used, got {options.threads}"
-        )
+    options = command.parse(parser, arguments)
     try:
         return options, select(options.only)
     except ValueError as error:
@@ -145,17 +121,13 @@ def parse(arguments):
 
 def main(arguments=None):
     options, programs = parse(arguments)
-    harness.interrupt_on_terminate()
-    record = harness.start_record(
-        threads=options.threads, rounds=options.rounds, budget=options.budget,
-        dtype="float32",
+    record = command.run(
+        options, f"rivals-{options.threads}",
+        lambda record: run(options, programs, record),
     )
-    run(options, programs, record)
-    if options.json:
-        harness.save(options.json, f"rivals-{options.threads}", record)
     for mode in options.modes:
         print(report.rivals(record, mode))
-    return 130 if record["interrupted"] else 0
+    return command.exit_code(record)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,13 @@ against two; reset before against reset after; two ops that may run side by
 side against one after the other; the memory of a step at its peak.
 """
 
-import argparse
 import dataclasses
-import os
 import pathlib
 import sys
 import tempfile
 
 import cases
+import command
 import fleet
 import harness
 import report
@@ -82,6 +81,7 @@ class Bench:
             about=dict(about, subject=subject, threads=threads),
         )
 
+    @property
     def versions(self):
         found = {}
         for workers in (*self.fleets.values(), self.memory_fleet):
@@ -174,10 +174,9 @@ def _peak(entry):
 
 
 def run(options, record):
-    progress = harness.Progress()
     with tempfile.TemporaryDirectory(prefix="fused_rnn_scaling_") as folder:
         bench = Bench(options, pathlib.Path(folder))
-        try:
+        with command.measuring(bench, record) as progress:
             for subject in options.subjects:
                 if subject == "memory":
                     measure_memory(bench, record, progress.show)
@@ -192,13 +191,6 @@ def run(options, record):
                         ),
                     )
                 progress.finished(subject)
-        except KeyboardInterrupt:
-            record["interrupted"] = True
-        finally:
-            bench.close()
-            progress.clear()
-            record["versions"] = bench.versions()
-            harness.finish_record(record)
 
 
 # ---- Tables.
@@ -362,33 +354,19 @@ def tables(record, subject):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument("--threads", type=int, default=2,
-                        choices=range(1, len(os.sched_getaffinity(0)) + 1))
+    parser = command.parser(__doc__.split("\n")[0], rounds=11, budget=0.2)
     parser.add_argument("--subjects", nargs="+", choices=SUBJECTS,
                         default=SUBJECTS)
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--budget", type=float, default=0.2,
-                        help="seconds of each computation in each round")
-    parser.add_argument("--json", metavar="FILE", help="results are put there")
-    options = parser.parse_args(arguments)
-    harness.interrupt_on_terminate()
-    record = harness.start_record(
-        threads=options.threads, rounds=options.rounds, budget=options.budget,
-        dtype="float32",
+    options = command.parse(parser, arguments)
+    record = command.run(
+        options, "scaling", lambda record: run(options, record)
     )
-    run(options, record)
-    if options.json:
-        harness.save(options.json, "scaling", record)
     for subject in TABLES:
         if subject in options.subjects or (
             subject == "conventions" and "threads" in options.subjects
         ):
             print(f"{subject}\n\n{tables(record, subject)}")
-    return 130 if record["interrupted"] else 0
+    return command.exit_code(record)
 
 
 if __name__ == "__main__":
