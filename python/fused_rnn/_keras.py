@@ -72,6 +72,17 @@ def why_not_fused(cell, cell_classes):
     return None
 
 
+def input_dropout_mask(cell, sequences):
+    """A GRUCell's mask or masks on sequences [B, T, I]; None without dropout.
+
+    Of a step's inputs the cell needs the shape, and there may be no step.
+    """
+    if not cell.dropout:
+        return None
+    batch, inputs = ops.shape(sequences)[0], sequences.shape[-1]
+    return cell.get_dropout_mask(ops.zeros((batch, inputs), cell.compute_dtype))
+
+
 def dropped_inputs(cell, sequences, training):
     """A GRUCell's sequences [B, T, I] and kernel after input dropout.
 
@@ -82,12 +93,7 @@ def dropped_inputs(cell, sequences, training):
     kernel = ops.convert_to_tensor(cell.kernel)
     if not training or not 0.0 < cell.dropout < 1.0:
         return sequences, kernel
-    # Of a step's inputs the mask needs the shape; there may be no step.
-    mask = cell.get_dropout_mask(
-        ops.zeros(
-            (ops.shape(sequences)[0], sequences.shape[-1]), sequences.dtype
-        )
-    )
+    mask = input_dropout_mask(cell, sequences)
     if cell.implementation != 1:
         return sequences * ops.expand_dims(mask, 1), kernel
     sequences = ops.concatenate(

@@ -4,6 +4,7 @@
 argument, property, weight and config key is inherited.
 """
 
+import contextvars
 import warnings
 
 import keras
@@ -16,6 +17,7 @@ from fused_rnn._keras import (
     activation_name,
     cells_of,
     dropped_inputs,
+    input_dropout_mask,
     recurrent_dropout_mask,
     require_tensorflow_backend,
     why_not_fused,
@@ -24,14 +26,35 @@ from fused_rnn._keras import (
 __all__ = ["GRU", "GRUBlockCell", "GRUCell", "RNN"]
 
 
-def _standardize_mask(mask):
-    """[B, T] of bool; Keras also takes [B, T, 1] and numbers."""
+def _standardize_mask(mask, sequences):
+    """[B, T] of bool; Keras also takes [B, T, 1], numbers, and one row.
+
+    Raises:
+      ValueError: as Keras' loop does, another number of steps.
+    """
     if mask is None:
         return None
     mask = ops.cast(mask, "bool")
     if len(mask.shape) == 3 and mask.shape[2] == 1:
         mask = ops.squeeze(mask, 2)
-    return mask
+    if len(mask.shape) == 2 and not mask.shape[1:].is_compatible_with(
+        sequences.shape[1:2]
+    ):
+        raise ValueError(
+            f"a mask of {mask.shape[1]} steps for sequences of"
+            f" {sequences.shape[1]}"
+        )
+    return _all_rows(mask, sequences)
+
+
+def _all_rows(value, sequences):
+    """A matrix of one row is that of every sequence, as in Keras' sums."""
+    shape = tf.TensorShape(value.shape)
+    if shape.rank != 2 or shape[0] != 1 or sequences.shape[0] == 1:
+        return value
+    return ops.broadcast_to(
+        value, (ops.shape(sequences)[0], ops.shape(value)[1])
+    )
 
 
 class _Fused:
@@ -43,7 +66,6 @@ class _Fused:
     """
 
     _warned = False
-    _empty = False  # whether the sequences of this call have no steps
 
     @property
     def supports_jit(self):
@@ -58,9 +80,9 @@ class _Fused:
 
     def _run(self, cell, sequences, state, mask, training, **options):
         """outputs and state of ``fused_rnn.gru`` with a cell's weights."""
+        # Keras leaves integers, say, to the product, which takes them.
+        sequences = ops.cast(sequences, cell.compute_dtype)
         sequences, kernel = dropped_inputs(cell, sequences, training)
-        if self._empty:
-            sequences = sequences[:, :0]
         bias = cell.bias
         try:
             return fused_ops.gru(
@@ -83,8 +105,8 @@ class _Fused:
                 training=True if training else None,
                 **options,
             )
-        except ValueError as error:
-            raise ValueError(f"Layer '{self.name}': {error}") from error
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"Layer '{self.name}': {error}") from error
         except tf.errors.InvalidArgumentError as error:
             raise tf.errors.InvalidArgumentError(
                 error.node_def, error.op,
@@ -152,10 +174,14 @@ class GRUCell(_Fused, keras.layers.GRUCell):
         nested = keras.tree.is_nested(states)
         state = states[0] if nested else states
         _, h = self._run(
-            self, ops.expand_dims(inputs, 1), state, None, training,
-            return_sequences=False,
+            self, ops.expand_dims(inputs, 1), _all_rows(state, inputs), None,
+            training, return_sequences=False,
         )
         return h, [h] if nested else h
+
+
+# The layer whose sequences have no steps in the call that is under way.
+_without_steps = contextvars.ContextVar("fused_rnn_without_steps", default=None)
 
 
 class _FusedSequence(_Fused):
@@ -169,17 +195,26 @@ class _FusedSequence(_Fused):
             return super().call(
                 sequences, initial_state, mask=mask, training=training
             )
-        # Keras shapes its dropout masks by step 0, and does not unroll over an
-        # unknown number of steps. The op needs neither: hide both from Keras.
+        # Keras looks at step 0, and does not unroll over an unknown number of
+        # steps. The op needs neither: hide both from Keras.
+        token = _without_steps.set(self if empty else None)
         if empty:
             sequences = ops.pad(sequences, [[0, 0], [0, 1], [0, 0]])
-        self._empty, self.unroll = empty, False
+        self.unroll = False
         try:
             return super().call(
                 sequences, initial_state, mask=mask, training=training
             )
         finally:
-            self._empty, self.unroll = False, bool(unroll)
+            self.unroll = bool(unroll)
+            _without_steps.reset(token)
+
+    def _maybe_config_dropout_masks(self, cell, input_sequence, input_state):
+        """Left to ``inner_loop``: at run time there may be no step 0."""
+        if self.fallback_reason is not None:
+            super()._maybe_config_dropout_masks(
+                cell, input_sequence, input_state
+            )
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
         if self._falls_back():
@@ -188,15 +223,28 @@ class _FusedSequence(_Fused):
             )
         if keras.tree.is_nested(mask):
             mask = mask[0]
-        mask = _standardize_mask(mask)
+        if _without_steps.get() is self:
+            sequences = sequences[:, :0]
+        try:
+            mask = _standardize_mask(mask, sequences)
+        except ValueError as error:
+            raise ValueError(f"Layer '{self.name}': {error}") from error
         cells = cells_of(self.cell)
+        given = keras.tree.flatten(initial_state)
+        if len(given) != len(cells):
+            raise ValueError(
+                f"Layer '{self.name}': expected {len(cells)} initial state(s),"
+                f" one a cell, got {len(given)}"
+            )
         outputs, states = sequences, []
-        for i, (cell, state) in enumerate(
-            zip(cells, keras.tree.flatten(initial_state), strict=True)
-        ):
+        for i, (cell, state) in enumerate(zip(cells, given)):
             # Reversed by the first cell, the sequence stays so for the others.
             if self.go_backwards and mask is not None and i == 1:
                 mask = ops.flip(mask, axis=1)
+            state = _all_rows(state, outputs)
+            # Keras draws both whether or not it trains.
+            input_dropout_mask(cell, outputs)
+            cell.get_recurrent_dropout_mask(state)
             outputs, state = self._run(
                 cell,
                 outputs,
@@ -263,6 +311,12 @@ class GRU(_FusedSequence, keras.layers.GRU):
     def __init__(self, units, *args, **kwargs):
         require_tensorflow_backend()
         super().__init__(units, *args, **kwargs)
+
+    def inner_loop(self, sequences, initial_state, mask, training=False):
+        # Keras' GRU takes the first of several states.
+        return super().inner_loop(
+            sequences, initial_state[:1], mask, training=training
+        )
 
     @property
     def fallback_reason(self):
