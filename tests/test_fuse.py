@@ -271,6 +271,8 @@ def test_not_a_model(tmp_path):
         name = function.__name__
         with pytest.raises(TypeError, match=f"fused_rnn.{name} .* a builtins"):
             function("model.keras")
+        with pytest.raises(TypeError, match="makes, not the class"):
+            function(keras.layers.GRU)
         with pytest.raises(TypeError, match="load the file with Keras 3"):
             function(legacy)
         with pytest.raises(TypeError, match="export that again"):

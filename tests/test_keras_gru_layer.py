@@ -375,3 +375,40 @@ def test_compile_does_not_choose_xla(monkeypatch):
         model.compile("sgd", "mse", jit_compile="auto")
         chosen.append(model.jit_compile)
     assert chosen == [True, False]
+
+
+def test_xla_that_was_asked_for():
+    """Keras says that it goes without; TensorFlow names what it lacks."""
+    layer = fused_rnn.GRU(UNITS)
+    model = keras.Sequential([
+        keras.Input((STEPS, INPUTS)), keras.Sequential([layer]),
+    ])
+    with pytest.warns(UserWarning, match="doesn't support `jit_compile=True`"):
+        model.compile("sgd", "mse", jit_compile=True)
+    assert model.jit_compile is False
+    model.fit(data(), np.ones((BATCH, UNITS)), verbose=0)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="FusedRNN>GRU"):
+        tf.function(layer, jit_compile=True)(data())
+    assert_close(layer(data()), tf.function(layer)(data()))
+
+
+def test_keras_on_another_backend(monkeypatch):
+    stock = keras.layers.GRU(UNITS)
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    for call in (
+        lambda: fused_rnn.GRU(UNITS), lambda: fused_rnn.GRUCell(UNITS),
+        lambda: fused_rnn.RNN(stock.cell), lambda: fused_rnn.fuse(stock),
+        lambda: fused_rnn.GRUBlockCell(UNITS),
+        lambda: fused_rnn.fused_scope().__enter__(),
+    ):
+        with pytest.raises(RuntimeError, match="KERAS_BACKEND=tensorflow"):
+            call()
+
+
+def test_in_a_dataset():
+    layer = fused_rnn.GRU(UNITS)
+    expected = layer(data())
+    dataset = tf.data.Dataset.from_tensor_slices(data()).batch(2).map(
+        layer, num_parallel_calls=2
+    )
+    np.testing.assert_array_equal(np.concatenate(list(dataset)), expected)

@@ -33,7 +33,10 @@ def pair(model_class=keras.Sequential):
         keras.utils.set_random_seed(seed)
         models.append(model_class([
             keras.Input((None, INPUTS)),
-            keras.layers.GRU(UNITS, kernel_regularizer="l2"),
+            keras.layers.GRU(
+                UNITS, kernel_regularizer="l2", activity_regularizer="l1",
+                recurrent_constraint=keras.constraints.MaxNorm(0.5),
+            ),
             keras.layers.Dense(1),
         ]))
     fused_rnn.fuse(models[0], verbose=False)
@@ -70,6 +73,8 @@ def test_fit(options, tmp_path):
         weights.append(model.get_weights())
         saved = keras.models.load_model(best)
         assert type(saved.layers[0]) is type(model.layers[0])
+        norms = np.linalg.norm(model.layers[0].cell.recurrent_kernel, axis=0)
+        assert norms.max() <= 0.5 + 1e-6
     # No epoch improves by 1: stopped after the second.
     assert len(histories[0][0]) == 2
     assert_close(histories[0], histories[1], updates=4)
