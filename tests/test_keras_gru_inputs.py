@@ -230,3 +230,13 @@ def test_cell_takes_integers_and_one_state_for_all():
         cell.build(x.shape)
     stock.set_weights(fused.get_weights())
     assert_close(fused(x, [STATE[:1]])[0], stock(x, [STATE[:1]])[0])
+
+
+def test_block_cell_takes_integers_and_names_itself():
+    cell = fused_rnn.GRUBlockCell(UNITS, name="my_cell")
+    x = INTEGERS[:, 0]
+    np.testing.assert_array_equal(
+        cell(x, [STATE])[0], cell(x.astype("float32"), [STATE])[0]
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="'my_cell': "):
+        cell(x, [STATE[1:]])

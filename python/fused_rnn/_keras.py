@@ -1,5 +1,7 @@
 """What the Keras layers share: whether, and with what, the ops serve them."""
 
+import contextlib
+
 import keras
 import tensorflow as tf
 from keras import ops
@@ -37,6 +39,19 @@ def require_tensorflow_backend():
             f" on {keras.backend.backend()}. Set KERAS_BACKEND=tensorflow"
             " before keras is imported."
         )
+
+
+@contextlib.contextmanager
+def errors_name(layer):
+    """Puts the layer's name before the message of an error of the op."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"Layer '{layer.name}': {error}") from error
+    except tf.errors.InvalidArgumentError as error:
+        raise tf.errors.InvalidArgumentError(
+            error.node_def, error.op, f"Layer '{layer.name}': {error.message}"
+        ) from error
 
 
 def activation_name(function):

@@ -17,6 +17,7 @@ from fused_rnn._keras import (
     activation_name,
     cells_of,
     dropped_inputs,
+    errors_name,
     input_dropout_mask,
     recurrent_dropout_mask,
     require_tensorflow_backend,
@@ -84,7 +85,7 @@ class _Fused:
         sequences = ops.cast(sequences, cell.compute_dtype)
         sequences, kernel = dropped_inputs(cell, sequences, training)
         bias = cell.bias
-        try:
+        with errors_name(self):
             return fused_ops.gru(
                 sequences,
                 state,
@@ -105,13 +106,6 @@ class _Fused:
                 training=True if training else None,
                 **options,
             )
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"Layer '{self.name}': {error}") from error
-        except tf.errors.InvalidArgumentError as error:
-            raise tf.errors.InvalidArgumentError(
-                error.node_def, error.op,
-                f"Layer '{self.name}': {error.message}",
-            ) from error
 
     def _falls_back(self):
         """Whether Keras has to compute it; warns the first time."""
@@ -225,17 +219,15 @@ class _FusedSequence(_Fused):
             mask = mask[0]
         if _without_steps.get() is self:
             sequences = sequences[:, :0]
-        try:
-            mask = _standardize_mask(mask, sequences)
-        except ValueError as error:
-            raise ValueError(f"Layer '{self.name}': {error}") from error
         cells = cells_of(self.cell)
         given = keras.tree.flatten(initial_state)
-        if len(given) != len(cells):
-            raise ValueError(
-                f"Layer '{self.name}': expected {len(cells)} initial state(s),"
-                f" one a cell, got {len(given)}"
-            )
+        with errors_name(self):
+            mask = _standardize_mask(mask, sequences)
+            if len(given) != len(cells):
+                raise ValueError(
+                    f"expected {len(cells)} initial state(s), one a cell, got"
+                    f" {len(given)}"
+                )
         outputs, states = sequences, []
         for i, (cell, state) in enumerate(zip(cells, given)):
             # Reversed by the first cell, the sequence stays so for the others.
