@@ -75,9 +75,12 @@ class _Fused:
             "supports_jit"
         ]
 
-    @supports_jit.setter
-    def supports_jit(self, value):
-        self.__dict__["supports_jit"] = value
+    def __setattr__(self, name, value):
+        # Keras' own would leave out what the property answers already.
+        if name == "supports_jit":
+            self.__dict__[name] = value
+        else:
+            super().__setattr__(name, value)
 
     def _run(self, cell, sequences, state, mask, training, **options):
         """outputs and state of ``fused_rnn.gru`` with a cell's weights."""
