@@ -65,7 +65,7 @@ def test_no_steps_and_no_rows(options):
 
 
 @pytest.mark.parametrize("options", [
-    dict(), dict(dropout=0.3),
+    dict(unroll=True), dict(dropout=0.3),
     dict(dropout=0.3, recurrent_dropout=0.3, implementation=1),
 ], ids=str)
 def test_no_steps_in_a_graph(options):
@@ -81,6 +81,7 @@ def test_no_steps_in_a_graph(options):
         np.testing.assert_array_equal(outputs, np.zeros((BATCH, UNITS)))
     assert [o.shape for o in run(data()[:0])] == [(0, UNITS)] * 2
     assert_close(run(data())[1], layer(data()))
+    assert layer.unroll == bool(options.get("unroll"))
 
 
 def test_a_call_without_steps_leaves_the_others_alone():

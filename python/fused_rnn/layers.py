@@ -185,25 +185,22 @@ class _FusedSequence(_Fused):
     """What the layers over a whole sequence share, whatever their cells."""
 
     def call(self, sequences, initial_state=None, mask=None, training=False):
-        fused = self.fallback_reason is None
-        empty = fused and sequences.shape[1] == 0
-        unroll = fused and self.unroll
-        if not (empty or unroll):
-            return super().call(
-                sequences, initial_state, mask=mask, training=training
-            )
+        steps = sequences.shape[1] if self.fallback_reason is None else 1
         # Keras looks at step 0, and does not unroll over an unknown number of
         # steps. The op needs neither: hide both from Keras.
-        token = _without_steps.set(self if empty else None)
-        if empty:
+        hide_unroll = self.unroll and steps is None
+        if steps == 0:
             sequences = ops.pad(sequences, [[0, 0], [0, 1], [0, 0]])
-        self.unroll = False
+        token = _without_steps.set(self if steps == 0 else None)
+        if hide_unroll:
+            self.unroll = False
         try:
             return super().call(
                 sequences, initial_state, mask=mask, training=training
             )
         finally:
-            self.unroll = bool(unroll)
+            if hide_unroll:
+                self.unroll = True
             _without_steps.reset(token)
 
     def _maybe_config_dropout_masks(self, cell, input_sequence, input_state):
