@@ -120,7 +120,7 @@ x, y = files["x"], files["y"]
 
 def build():
     model = keras.Sequential([
-        keras.Input((None, x.shape[2])), fused_rnn.GRU(6),
+        keras.Input((None, x.shape[2])), keras.layers.GRU(6),
         keras.layers.Dense(1)])
     model.set_weights([files[f"w{i}"] for i in range(5)])
     model.compile(keras.optimizers.SGD(0.1, momentum=0.5), "mse")
@@ -130,7 +130,9 @@ strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 assert strategy.num_replicas_in_sync == 2
 with strategy.scope():
     both = build()
-one = build()
+one = fused_rnn.fuse(build())
+# Outside of the scope, after compile.
+assert type(fused_rnn.fuse(both).layers[0]) is fused_rnn.GRU
 for model in (both, one):
     model.fit(x, y, 4, epochs=2, shuffle=False, verbose=0)
 np.savez(sys.argv[2], **{
