@@ -152,7 +152,7 @@ def test_what_keras_takes(name, function):
 
 ERRORS = {
     "rank": lambda layer: layer(data()[0]),
-    "features": lambda layer: layer(data()[:, :, :2]),
+    "features": lambda layer: layer(data()[:, :, :2], training=True),
     "ragged": lambda layer: layer(tf.RaggedTensor.from_tensor(data())),
     "mask_longer": lambda layer: layer(
         data(), mask=np.ones((BATCH, STEPS + 1), bool)
@@ -175,7 +175,7 @@ OTHER_CLASS = {"mask_longer", "mask_shorter", "mask_rank"}
 @pytest.mark.parametrize("name", sorted(ERRORS))
 @pytest.mark.parametrize("function", [False, True])
 def test_errors_are_those_of_keras(name, function):
-    fused, stock = pair()
+    fused, stock = pair(dropout=0.2)
 
     def error(layer):
         run = lambda: ERRORS[name](layer)  # noqa: E731
@@ -191,7 +191,7 @@ def test_errors_are_those_of_keras(name, function):
         assert ours.type is ValueError
     else:
         assert ours.type is tf.errors.InvalidArgumentError
-    fused(data())
+    assert fused(data()[:1], training=True).shape == (1, UNITS)
 
 
 def test_arguments_that_keras_refuses():

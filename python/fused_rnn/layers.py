@@ -202,6 +202,8 @@ class _FusedSequence(_Fused):
             if hide_unroll:
                 self.unroll = True
             _without_steps.reset(token)
+            # After an error too, or the next call would take this one's.
+            self._maybe_reset_dropout_masks(self.cell)
 
     def _maybe_config_dropout_masks(self, cell, input_sequence, input_state):
         """Left to ``inner_loop``: at run time there may be no step 0."""
