@@ -27,13 +27,14 @@ SERVING = """
     ])
     stock_model.compile("sgd", "mse")
     stock_model.save("old.keras")
-    fused_rnn.fuse(keras.models.clone_model(stock_model)).save("model.keras")
-    stock_model.export("served")
+    original = fused_rnn.fuse(keras.models.clone_model(stock_model))
+    original.save("model.keras")
+    original.export("served")
     folder = "served"
     x, y = np.ones((2, 5, 3), "float32"), np.ones((2, 4), "float32")
     stream = stream_of_inputs = x[:1].swapaxes(0, 1)
 """
-# What they leave behind. A served model has no layers.
+# What they leave behind. A served model has no layers, but gradients.
 CHECK = """
     assert type(copy.layers[0]) is fused_rnn.GRU
     assert type(stock_model.layers[0]) is keras.layers.GRU
@@ -41,6 +42,14 @@ CHECK = """
     # Both streams went on from the same state, with the weights of one model.
     x, h = np.ones((1, 3), "float32"), np.array(h)
     np.testing.assert_allclose(step(x, h), stream.step(x), rtol=0, atol=1e-6)
+    gradients = []
+    for function in (served.serve, original):
+        x = tf.ones((2, 5, 3))
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            outputs = function(x)
+        gradients.append(tape.gradient(outputs, x))
+    np.testing.assert_allclose(*gradients, rtol=0, atol=1e-6)
 """
 
 
