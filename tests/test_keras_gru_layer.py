@@ -230,6 +230,18 @@ def test_fallback_for_another_cell():
         np.testing.assert_array_equal(layer(data()), data()[:, -1])
 
 
+@pytest.mark.parametrize("options", [
+    dict(recurrent_dropout=0.1), dict(dropout=0.1, implementation=1),
+], ids=str)
+def test_dropout_of_old_keras_is_left_to_it(options):
+    layer = fused_rnn.GRU(UNITS, **options)
+    assert layer.fallback_reason is None
+    del layer.cell.dropout_mask_count  # which Keras has since 3.8
+    assert "3.8 and newer" in layer.fallback_reason
+    layer = fused_rnn.GRU(UNITS, dropout=0.1)
+    assert layer.fallback_reason is None
+
+
 def test_use_cudnn_asks_for_keras():
     layer = fused_rnn.GRU(UNITS, use_cudnn=True)
     assert "cuDNN" in layer.fallback_reason

@@ -84,6 +84,13 @@ def why_not_fused(cell, cell_classes):
             f"the compute dtype {cell.compute_dtype} is not one of"
             f" {', '.join(DTYPES)}"
         )
+    if cell.recurrent_dropout or (cell.dropout and cell.implementation == 1):
+        # Before 3.8 one mask served all gates, and dropped the state itself.
+        if getattr(cell, "dropout_mask_count", None) != 3:
+            return (
+                f"with these dropouts the cell of Keras {keras.__version__}"
+                " computes another function than that of 3.8 and newer"
+            )
     return None
 
 
