@@ -109,19 +109,26 @@ class Panels {
                      count, to, padded(count));
   }
 
-  // Any number of rows, in register blocks of even size.
+  // Any number of rows, in register blocks of even size. While they work on a
+  // packed panel they fetch the next one, which lies behind it, from L3 or
+  // memory: each its share. Two blocks or one would not hide more than they
+  // cost, and the hardware sees the stream.
   void multiply(Index rows, Rows<const C> a, Index depth, Rows<const C> b,
                 Index count, Rows<const C> init, Rows<C> c) const {
     const Index vectors = padded(count) / kernels_->width;
     int block = kernels_->block_rows;
     while (kernels_->max_vectors[block] < vectors) --block;
     const Index blocks = ceil_div(rows, block);
+    const bool fetches = packing_ == Packing::kPacked && blocks > 2;
+    const Index ahead_step = fetches ? b.row / blocks : 0;
     for (Index n = 0, i = 0; n < blocks; ++n) {
       const Index end = rows * (n + 1) / blocks;
       const TileArgs<C> tile{a.data + i * a.row,       a.row, b.data,
                              b.row,                    depth,
                              init.data + i * init.row, init.row,
-                             c.data + i * c.row,       c.row};
+                             c.data + i * c.row,       c.row,
+                             b.data + (fetches ? depth * (b.row + n * ahead_step) : 0),
+                             ahead_step};
       kernels_->tile[end - i][vectors](tile);
       i = end;
     }
