@@ -261,8 +261,8 @@ void WeightGradient<T>::add(const Sum& sum, const C* left, Index group,
         first ? 0 : sum.sum.row,
         to,
         sum.sum.row,
-        to + block * sum.sum.row,
-        sum.sum.row};
+        reinterpret_cast<const char*>(to + block * sum.sum.row),
+        sum.sum.row * static_cast<Index>(sizeof(C))};
     kernels_.tile_transposed[rows][ceil_div(n, kernels_.width)](args);
   };
   const auto blocks = [&](auto body) {

@@ -23,8 +23,8 @@ constexpr int kMaxVectors = 12;
 //   b[k, j] = b[k * b_k + j]        whole vectors are read
 //   init_row may be 0 (the same for all rows), init may be c
 // Meanwhile it fetches what later blocks need, from L3 or memory: a line at
-// ahead + k * ahead_step for each k or, of a transposed left side, `rows` rows
-// as wide as the block, ahead_step apart. Any address will do.
+// ahead + k * ahead_step bytes for each k or, of a transposed left side, `rows`
+// rows as wide as the block, ahead_step bytes apart. Any address will do.
 template <class C>
 struct TileArgs {
   const C* a;
@@ -36,7 +36,7 @@ struct TileArgs {
   Index init_row;
   C* c;
   Index c_row;
-  const C* ahead;
+  const char* ahead;
   Index ahead_step;
 };
 template <class C>

@@ -53,12 +53,12 @@ void tile(const TileArgs<C>& args) {
     a += kTransposed ? a_row : 1;
     b += b_k;
   };
-  const C* ahead = args.ahead;
+  const char* ahead = args.ahead;
   const Index ahead_step = args.ahead_step;
   if constexpr (kTransposed) {
     // Spread over the depth: all at once would fill the line buffers.
     for (Index i = 0, k = 0; i < kRows; ++i) {
-      for (int v = 0; v < kVectors; ++v) prefetch_to_write(ahead + v * kW);
+      for (int v = 0; v < kVectors; ++v) prefetch_to_write(ahead + v * kVectorBytes);
       ahead += ahead_step;
       for (const Index end = args.k * (i + 1) / kRows; k < end; ++k)
         add_product();
