@@ -57,7 +57,7 @@ INFER = MEASURE + """
 """
 
 CELL = MEASURE + """
-    B, I, H = 4096, 512, 512
+    B, I, H = map(int, sys.argv[1:])
     rng = np.random.default_rng(0)
     arguments = [
         tf.constant(rng.standard_normal(shape).astype(np.float32))
@@ -92,5 +92,8 @@ def test_inference_does_not_grow_with_the_steps():
 
 
 def test_a_cell_takes_its_outputs_and_less_than_inputs_and_gates():
-    peak, outputs, temporary = map(int, run_python(CELL, **ALLOCATOR).split())
-    assert outputs < peak < outputs + temporary + SLACK
+    for sizes in [(4096, 512, 512), (65536, 16, 64)]:
+        peak, outputs, temporary = map(
+            int, run_python(CELL, *sizes, **ALLOCATOR).split()
+        )
+        assert outputs < peak < outputs + temporary + SLACK, sizes

@@ -31,6 +31,9 @@ const Case kCases[] = {
     {"one step", {1, 5, 13, 24}},
     {"one step of one row", {1, 1, 40, 64}},
     {"one step, threads", {1, 64, 96, 160}},
+    {"one step, rows over threads", {1, 150, 120, 100}},
+    {"one step, blocks of rows", {1, 700, 5, 20}},
+    {"one step, blocks of rows, columns over 16 threads", {1, 600, 50, 60}},
     {"no inputs", {5, 1, 0, 8}},
     {"no steps", {0, 3, 4, 8}},
     {"no rows", {4, 0, 3, 8}},
@@ -48,7 +51,7 @@ const Case kCases[] = {
 const std::vector<int> kThreads = {1, 4};
 constexpr int kSeeds = 1;
 #else
-const std::vector<int> kThreads = {1, 2, 4, 8};
+const std::vector<int> kThreads = {1, 2, 4, 8, 16};
 constexpr int kSeeds = 2;
 #endif
 

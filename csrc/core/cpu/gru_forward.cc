@@ -193,9 +193,11 @@ void Forward<T>::run_rows(Index part) {
   const Scratch s = scratch_.of(*this, part);
   const Slice slice = split_.slice(part);
   for (Index t = 0; t < steps(); ++t) {
-    if (t % chunk_ == 0) project_chunk(s, slice, t);
-    step(s, slice, t, 0);
-    if (!after()) step(s, slice, t, 1);
+    for_each_block(slice, [&](const Slice& block) {
+      if (t % chunk_ == 0) project_chunk(s, block, t);
+      step(s, block, t, 0);
+      if (!after()) step(s, block, t, 1);
+    });
   }
   finish(slice);
 }
@@ -211,8 +213,13 @@ void Forward<T>::run_columns(Index phase, Index part) {
   }
   const Index t = phase / stages;
   if (phase == 0) pack_part(part);
-  if (phase % stages == 0 && t % chunk_ == 0) project_chunk(s, slice, t);
-  step(s, slice, t, static_cast<int>(phase % stages));
+  const Index stage = phase % stages;
+  for_each_block(slice, [&](const Slice& block) {
+    // A block's inputs serve both stages, where no other block comes between.
+    if (t % chunk_ == 0 && (stage == 0 || block.rows < slice.rows))
+      project_chunk(s, block, t);
+    step(s, block, t, static_cast<int>(stage));
+  });
 }
 
 template <class T>

@@ -3,6 +3,7 @@
 #ifndef FUSED_RNN_CORE_CPU_GRU_FORWARD_H_
 #define FUSED_RNN_CORE_CPU_GRU_FORWARD_H_
 
+#include <algorithm>
 #include <type_traits>
 
 #include "core/cpu/call.h"
@@ -47,6 +48,20 @@ class Forward {
   bool after() const { return args_.options.reset_after; }
   bool dropout() const { return static_cast<bool>(args_.recurrent_dropout[0]); }
   bool one_step() const { return steps() == 1; }
+  // Rows that a part works on at a time. One step of a large batch goes block
+  // by block, so that scratch does not grow with it; many steps keep a part's
+  // weights in cache.
+  Index block_rows(Index rows) const {
+    constexpr Index kOneStepRows = 512;
+    return one_step() ? std::min(rows, kOneStepRows) : rows;
+  }
+  template <class Body>
+  void for_each_block(const Slice& slice, Body body) const {
+    const Index size = std::max<Index>(1, block_rows(slice.rows));
+    for (Index i = 0; i < slice.rows; i += size)
+      body(Slice{slice.row + i, std::min(size, slice.rows - i), slice.unit,
+                 slice.units});
+  }
 
   void plan(bool keep_packed);
   void layout_weights(Workspace&);

@@ -104,7 +104,7 @@ void Forward<T>::layout(Workspace& workspace) {
 
 template <class T>
 void Forward<T>::take_scratch(Workspace& own, Scratch& s) const {
-  const Index rows = split_.most_rows();
+  const Index rows = block_rows(split_.most_rows());
   s.gx = own.take<C>(chunk_ * rows * kGates * gate_columns_);
   s.first_row = own.take<Index>(chunk_ + 1);
   s.gh_c = own.take<C>(after() ? rows * gate_columns_ : 0);
