@@ -45,6 +45,8 @@ const Case kCases[] = {
     {"rows over threads", {20, 33, 40, 64}},
     {"columns over threads", {12, 1, 128, 256}},
     {"few rows over threads", {8, 6, 64, 192}},
+    {"weights beyond the cache", {5, 1, 7, 530}},
+    {"one step, weights beyond the cache", {1, 1, 9, 530}},
 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

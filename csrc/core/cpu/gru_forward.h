@@ -64,6 +64,7 @@ class Forward {
   }
 
   void plan(bool keep_packed);
+  Packing choose_packing(Index rows, Index own) const;
   void layout_weights(Workspace&);
   void prepare_biases();
   void prepare();

@@ -17,6 +17,9 @@ constexpr Index kRowsWorthAllWeights = 64;
 // enough to fill pages' lines in order, short enough for the products to stay
 // in cache until the gates read them.
 constexpr Index kGroupColumns = 256;
+// Weights of a part that stay in its L2 cache of 2 MB, beside what else a step
+// reads.
+constexpr Index kCacheBytes = 1536 * 1024;
 // Packing all weights costs about as much as two steps of a single row.
 constexpr Index kStepsWorthPacking = 4;
 
@@ -34,41 +37,60 @@ void Forward<T>::plan(bool keep_packed) {
   input_row_ = scratch_row<C>(inputs, kernels_.width);
 
   const Index rows = split_.most_rows();
+  const Index own = split_.most_units();
   gathers_ = !std::is_same<T, C>::value || args_.mask.data;
+  reads_h0_in_place_ =
+      std::is_same<T, C>::value && args_.h0 && !args_.mask.data;
+
+  Packing recurrent = Packing::kPacked;
+  if (!keep_packed) recurrent = choose_packing(rows, own);
+  if (recurrent == Packing::kRowByRow)
+    split_.panel_columns = round_up(own, kernels_.width);
+  Packing kernel = recurrent;
   if (one_step()) {
     // Projects panel by panel: nothing of size [B, 3H] is ever stored.
     gate_columns_ = split_.panel_columns;
     kernel_columns_ = split_.panel_columns;
     group_columns_ = split_.panel_columns;
   } else {
-    const Index own = split_.most_units();
     gate_columns_ = round_up(own, kernels_.width);
     const Index step_bytes = std::max<Index>(
         1, rows * kGates * gate_columns_ * static_cast<Index>(sizeof(C)));
-    chunk_ = std::clamp<Index>(kChunkBytes / step_bytes, 1,
-                               std::max<Index>(1, steps()));
+    // Two chunks in one spare the weights a second way into the cache.
+    chunk_ = steps() * step_bytes <= 2 * kChunkBytes
+                 ? std::max<Index>(1, steps())
+                 : std::max<Index>(1, kChunkBytes / step_bytes);
+    if (steps() >= kStepsWorthPacking) {
+      // Each part goes through its panels once a chunk.
+      const bool once = chunk_ >= steps() && split_.whole_panels();
+      kernel = once && !keep_packed ? Packing::kStreamed : Packing::kPacked;
+    }
     kernel_columns_ =
         panel_columns(own, chunk_ * rows, kernels_.width, kernels_.block_rows,
                       kernels_.max_vectors);
     group_columns_ = std::max<Index>(1, kGroupColumns / split_.panel_columns) *
                      split_.panel_columns;
   }
-  reads_h0_in_place_ =
-      std::is_same<T, C>::value && args_.h0 && !args_.mask.data;
-
-  Packing packing = Packing::kPacked;
-  if (!keep_packed && one_step())
-    packing = rows >= kRowsWorthStreaming ? Packing::kStreamed
-                                          : Packing::kInPlace;
-  else if (!keep_packed && steps() < kStepsWorthPacking && rows <= 2)
-    packing = Packing::kInPlace;
   const GruWeights<T>& w = args_.weights;
   for (int g = 0; g < kGates; ++g) {
     kernel_[g] =
-        Panels<T>(w.kernel[g], false, inputs, units(), packing, kernels_);
+        Panels<T>(w.kernel[g], false, inputs, units(), kernel, kernels_);
     recurrent_[g] =
-        Panels<T>(w.recurrent[g], false, units(), units(), packing, kernels_);
+        Panels<T>(w.recurrent[g], false, units(), units(), recurrent, kernels_);
   }
+}
+
+template <class T>
+Packing Forward<T>::choose_packing(Index rows, Index own) const {
+  const Index bytes = kGates * units() * own * static_cast<Index>(sizeof(T));
+  // Of twice the cache's size half is still found there, step after step.
+  if (rows == 1 && bytes > (one_step() ? 1 : 2) * kCacheBytes)
+    return Packing::kRowByRow;
+  if (one_step())
+    return rows >= kRowsWorthStreaming ? Packing::kStreamed
+                                       : Packing::kInPlace;
+  return steps() < kStepsWorthPacking && rows <= 2 ? Packing::kInPlace
+                                                   : Packing::kPacked;
 }
 
 template <class T>

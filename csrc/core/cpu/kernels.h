@@ -111,6 +111,11 @@ struct Kernels {
   TileKernel<C> tile[kMaxRows + 1][kMaxVectors + 1];
   TileKernel<C> tile_transposed[kMaxRows + 1][kMaxVectors + 1];
 
+  // c[j] = init[j] + Σ_k a[k]·b[k][j] for j < n: a register block's bits, for
+  // one row and a matrix that is read in place. Whole vectors of init and c.
+  void (*row_product)(const C* a, Index depth, Rows<const T> b, Index n,
+                      const C* init, C* c);
+
   // dst[k][j] = src(k, j) for j < n, zeros up to padded columns.
   // Plain: src[k * src_row + j]; transposed: src[j * src_row + k].
   void (*pack)(const T* src, Index src_row, Index k, Index n, C* dst,

@@ -22,6 +22,7 @@ void fill(Kernels<T>& table) {
     table.max_vectors[rows] = max_vectors(rows);
   fill_tiles<C, false>(table.tile);
   fill_tiles<C, true>(table.tile_transposed);
+  table.row_product = &row_product<T>;
 
   table.pack = &pack<T>;
   table.pack_transposed = &pack_transposed<T>;

@@ -14,8 +14,9 @@ namespace fused_rnn {
 
 // How panels come about. Packed: once, for many steps. Streamed: piece by piece
 // when used, into a buffer of the thread, for one step of many rows. In place:
-// read from the caller's matrix, for few rows.
-enum class Packing { kPacked, kStreamed, kInPlace };
+// read from the caller's matrix, for few rows. Row by row: in place and along
+// the matrix, for one row and weights that no cache holds.
+enum class Packing { kPacked, kStreamed, kInPlace, kRowByRow };
 
 // Rows of a streamed piece: three vectors wide it takes half of an L1 cache.
 constexpr Index kStreamDepth = 128;
@@ -52,6 +53,7 @@ class Panels {
   Index buffer_size(Index panel_columns) const {
     switch (packing_) {
       case Packing::kPacked:
+      case Packing::kRowByRow:
         return 0;
       case Packing::kStreamed:
         return std::min(depth_, kStreamDepth) * padded(panel_columns);
@@ -77,6 +79,13 @@ class Panels {
                panel_behind(panel, depth, blocks_of(rows, count)));
       return;
     }
+    if (packing_ == Packing::kRowByRow) {
+      for (Index i = 0; i < rows; ++i)
+        kernels_->row_product(a.data + i * a.row, depth,
+                              {source_.data + j, source_.row}, count,
+                              init.data + i * init.row, c.data + i * c.row);
+      return;
+    }
     Index done = 0;
     if constexpr (std::is_same<T, C>::value) {
       if (packing_ == Packing::kInPlace) {
@@ -96,12 +105,9 @@ class Panels {
       pack_piece(j + done, count - done, k, piece, buffer);
       const Index next = k + piece;
       Ahead ahead;
-      if (next < depth)
-        ahead = transposed_
-                    ? rows_of(source_.data + j * source_.row + next,
-                              std::min(kStreamDepth, depth - next))
-                    : rows_of(source_.data + next * source_.row + j + done,
-                              count - done);
+      if (!transposed_ && next < depth)
+        ahead = rows_of(source_.data + next * source_.row + j + done,
+                        count - done);
       multiply(rows, {a.data + k, a.row}, piece,
                {buffer, padded(count - done)}, count - done, init, c, ahead);
       init = {c.data, c.row};

@@ -25,6 +25,9 @@ struct Split {
   int width = 1;            // of a vector: slices start at whole ones
   Index panel_columns = 1;  // of the recurrent products
 
+  // Whether no two parts read the same columns.
+  bool whole_panels() const { return !by_rows || parts == 1; }
+
   Slice slice(Index part) const;
   // Rows and units of the largest slice.
   Index most_rows() const;

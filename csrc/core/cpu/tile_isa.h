@@ -5,6 +5,7 @@
 
 #include "core/cpu/kernels.h"
 #include "core/cpu/simd.h"
+#include "core/cpu/span_isa.h"
 
 namespace fused_rnn {
 namespace FUSED_RNN_ISA_NAME {
@@ -79,6 +80,30 @@ void tile(const TileArgs<C>& args) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v)
       store(c + i * args.c_row + v * kW, sum[i][v]);
+}
+
+// Rows of the matrix read side by side: about as many streams as the hardware
+// follows. From L3 they arrive a fifth faster than one after another.
+constexpr Index kStreams = 16;
+
+template <class T>
+void row_product(const Compute<T>* a, Index depth, Rows<const T> b, Index n,
+                 const Compute<T>* init, Compute<T>* c) {
+  using C = Compute<T>;
+  const auto add_rows = [&](Index k, Index count)
+      __attribute__((always_inline)) {
+    span<C>(n, [&](Index j, auto at) __attribute__((always_inline)) {
+      Vec<C> sum = load(init + j);
+#pragma GCC unroll 16
+      for (Index i = 0; i < count; ++i)
+        sum = fma(splat(a[k + i]), at.get(row_at(b, k + i) + j), sum);
+      store(c + j, sum);
+    });
+    init = c;
+  };
+  Index k = 0;
+  for (; k + kStreams <= depth; k += kStreams) add_rows(k, kStreams);
+  if (k < depth || depth == 0) add_rows(k, depth - k);
 }
 
 // Transposed left sides come with the big products only: narrow panels.
