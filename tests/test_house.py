@@ -78,17 +78,14 @@ def cmake_list(variable):
 
 
 def starlark(path, variable):
-    """The value that a Starlark file gives a variable; select() is a list."""
+    """The value that a Starlark file gives a variable, for x86-64."""
+    names = {"X86": "x86", "select": lambda branches: branches["x86"]}
     tree = ast.parse((ROOT / path).read_text())
     for node in tree.body:
         if isinstance(node, ast.Assign) and node.targets[0].id == variable:
-            # select({X86: [...], ...}) counts as its branch for x86-64.
-            for part in ast.walk(node.value):
-                if isinstance(part, ast.BinOp):
-                    part.right = part.right.args[0].values[0]
-            return eval(  # noqa: S307  A file of this repository.
-                compile(ast.Expression(node.value), path, "eval")
-            )
+            expression = ast.Expression(node.value)
+            # A file of this repository.
+            return eval(compile(expression, path, "eval"), names)  # noqa: S307
     raise LookupError(f"{path} does not set {variable}")
 
 
