@@ -300,7 +300,7 @@ def test_the_source_distribution_is_enough_to_build_and_test(tmp_path):
     assert 'tensorflow[and-cuda]<2.22,>=2.19; extra == "gpu"' in metadata
     wanted = {
         str(path.relative_to(ROOT))
-        for folder in ("bazel", "csrc", "docs", "python", "tests")
+        for folder in ("bazel", "cmake", "csrc", "docs", "python", "tests")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".cc", ".h", ".md", ".bzl")
         or path.name in ("BUILD", "WORKSPACE")
