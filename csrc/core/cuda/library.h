@@ -55,7 +55,7 @@ struct Library : Entries<float>,
 };
 
 // Opens the library beside the one that contains this function, or the one that
-// FUSED_RNN_CUDA_LIBRARY names; once. Null: `error` is a sentence.
+// FUSED_RNN_CUDA_LIBRARY names; each once. Null: `error` is a sentence.
 const Library* open_library(std::string* error);
 
 // Runs a call on a stream; `workspace` is call_bytes().

@@ -2,6 +2,8 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "core/cuda/library.h"
@@ -24,8 +26,7 @@ struct Opened {
   std::string error;
 };
 
-Opened open() {
-  const std::string file = path();
+Opened open(const std::string& file) {
   // Never closed: its kernels may still be running when the process ends.
   void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
@@ -46,9 +47,15 @@ Opened open() {
 }  // namespace
 
 const Library* open_library(std::string* error) {
-  static const Opened opened = open();
-  *error = opened.error;
-  return opened.library;
+  // Never destroyed: a thread may still look while the process ends.
+  static auto* const mutex = new std::mutex;
+  static auto* const known = new std::map<std::string, Opened>;
+  const std::string file = path();
+  const std::lock_guard<std::mutex> lock(*mutex);
+  auto found = known->find(file);
+  if (found == known->end()) found = known->emplace(file, open(file)).first;
+  *error = found->second.error;
+  return found->second.library;
 }
 
 }  // namespace cuda
