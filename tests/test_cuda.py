@@ -30,6 +30,9 @@ def place(request, monkeypatch):
         return Place(Emulation())
     if not cuda.available():
         pytest.skip(f"no GPU kernels can run: {cuda.describe()}")
+    torch = pytest.importorskip("torch", reason="torch holds the GPU's memory")
+    if not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU")
     return Place(Torch())
 
 
@@ -106,3 +109,13 @@ def test_no_library(monkeypatch, tmp_path):
     monkeypatch.setenv("FUSED_RNN_CUDA_LIBRARY", str(tmp_path / "none.so"))
     assert not cuda.available()
     assert "CUDA kernels of fused_rnn cannot be loaded" in cuda.describe()
+
+
+def test_benchmark_checks_kernels(place):
+    """What benchmarks/gpu.py checks before it times, on any place."""
+    import gpu
+
+    assert gpu.CHECKED
+    results = gpu.check(place)
+    assert {one["dtype"] for one in results} == set(gpu.TOLERANCES)
+    assert [one for one in results if not one["ok"]] == []
