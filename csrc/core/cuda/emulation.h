@@ -5,7 +5,7 @@
 
 #include "core/cuda/gru_cuda.h"
 
-#define FUSED_RNN_KERNEL
+#define FUSED_RNN_KERNEL(threads, blocks) void
 #define FUSED_RNN_DEVICE inline
 
 struct dim3 {

@@ -9,7 +9,10 @@
 
 #include <cuda_runtime.h>
 
-#define FUSED_RNN_KERNEL __global__
+// A kernel of blocks of so many threads, of which so many are to fit on a
+// processor: what bounds its registers.
+#define FUSED_RNN_KERNEL(threads, blocks) \
+  __global__ void __launch_bounds__(threads, blocks)
 #define FUSED_RNN_DEVICE __device__ __forceinline__
 
 namespace fused_rnn {

@@ -17,7 +17,7 @@ FUSED_RNN_DEVICE const T* row_of(const Sequence<const T>& s, Index t, Index b) {
 }
 
 template <class T, class To>
-FUSED_RNN_KERNEL void gather(Gather<T, To> g) {
+FUSED_RNN_KERNEL(kColumns* kRows, 8) gather(Gather<T, To> g) {
   using V = Value<Compute<T>, 1>;
   const Index rows = static_cast<Index>(g.steps) * g.batch;
   for_each_value<1>(rows, g.width, [&](Index i, int j) {
@@ -38,7 +38,7 @@ FUSED_RNN_KERNEL void gather(Gather<T, To> g) {
 }
 
 template <class T>
-FUSED_RNN_KERNEL void scatter(Scatter<T> s) {
+FUSED_RNN_KERNEL(kColumns* kRows, 8) scatter(Scatter<T> s) {
   using V = Value<Compute<T>, 1>;
   const Index rows = static_cast<Index>(s.steps) * s.batch;
   for_each_value<1>(rows, s.width, [&](Index i, int j) {
@@ -52,7 +52,7 @@ FUSED_RNN_KERNEL void scatter(Scatter<T> s) {
 
 constexpr unsigned kPreviousThreads = 128;
 
-FUSED_RNN_KERNEL void previous_valid(PreviousValid p) {
+FUSED_RNN_KERNEL(kPreviousThreads, 8) previous_valid(PreviousValid p) {
   const Index b = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (b >= p.batch) return;
   int last = -1;
