@@ -2,6 +2,7 @@
 // rules of gru_test.cc; and what it enqueues.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,19 @@ struct Emulation {
 };
 
 template <class T>
+void test_problem(const Problem<T>& p, const char* name, bool all_calls) {
+  const Results<T> want = naive_results(p);
+  const Emulation core;
+  const Results<T> got = core_results(core, p, want);
+  const Run<T> check(p, name, 1);
+  for_results(p, got, want, [&](const auto&... a) { check.close(a...); });
+  if (all_calls) test_calls(core, p, want, got, check);
+}
+
+// More rows than a chunk of them: three chunks of an odd number of steps.
+const Case kChunks = {"chunks of steps", {420, 41, 2, 3}};
+
+template <class T>
 void test_type() {
   std::uint32_t seed = 1001;
   for (const Case& c : kCases) {
@@ -64,19 +78,15 @@ void test_type() {
       for (bool reset_after : {false, true}) {
         // Kernels are wide where rows are dense and units a multiple.
         const bool dense = (seed / 2) % 2 == 0;
-        const Problem<T> p(c, reset_after, seed++, dense);
-        const Results<T> want = naive_results(p);
-        const Emulation core;
-        const Results<T> got = core_results(core, p, want);
-        const Run<T> check(p, "CUDA emulation", 1);
-        for_results(p, got, want, [&](const auto&... a) { check.close(a...); });
-        test_calls(core, p, want, got, check);
+        test_problem(Problem<T>(c, reset_after, seed++, dense),
+                     "CUDA emulation", true);
       }
     }
   }
+  test_problem(Problem<T>(kChunks, true, seed), "CUDA emulation", false);
 }
 
-// Fails the n-th of all launches and products.
+// Fails the n-th of all products.
 struct Failing {
   Index left = 0;
   static cuda::Error product(void* context, const cuda::Product&) {
@@ -180,6 +190,55 @@ void test_launches() {
   }
 }
 
+// The persistent kernels, where they are asked for and take a call: of small
+// sizes, since every thread is one of the process.
+template <class T>
+void test_persistent_type() {
+  std::uint32_t seed = 2001;
+  for (const Case& c : kCases) {
+    if (c.shape.steps * c.shape.batch > 60 || c.shape.units > 50) continue;
+    for (bool reset_after : {false, true}) {
+      Problem<T> p(c, reset_after, seed++);
+      p.has_dropout = false;
+      test_problem(p, "persistent CUDA emulation", false);
+    }
+  }
+}
+
+void test_persistent() {
+  setenv("FUSED_RNN_CUDA_PERSISTENT", "1", 1);
+  // A grid of one block, of several, and one whose shared memory is short.
+  for (const cuda::CooperativeLimits& limits :
+       {cuda::CooperativeLimits{1, 64, 64 << 10},
+        cuda::CooperativeLimits{3, 16, 64 << 10},
+        cuda::CooperativeLimits{4, 20, 5 << 10}}) {
+    cuda::emulated_limits = limits;
+    test_persistent_type<float>();
+    if (limits.blocks == 1) {
+      Problem<float> chunks(kChunks, true, 1);
+      chunks.has_dropout = false;
+      test_problem(chunks, "persistent CUDA emulation", false);
+    }
+    if (limits.blocks != 3) continue;
+    test_persistent_type<double>();
+    test_persistent_type<Half>();
+    test_persistent_type<BFloat16>();
+    for (bool reset_after : {true, false}) {
+      Plain plain;
+      const Count forward = count(plain.forward(reset_after));
+      // The counter, and all steps; and the product of the inputs.
+      CHECK_THAT(forward.kernels == 2 && forward.products == 1,
+                 "%d kernels, %d products", static_cast<int>(forward.kernels),
+                 static_cast<int>(forward.products));
+      const Count backward = count(plain.backward(reset_after));
+      CHECK_THAT(backward.kernels == 3 && backward.products == 0,
+                 "%d kernels, %d products", static_cast<int>(backward.kernels),
+                 static_cast<int>(backward.products));
+    }
+  }
+  unsetenv("FUSED_RNN_CUDA_PERSISTENT");
+}
+
 // A failure ends the call at once and is handed on.
 void test_failures() {
   Plain plain;
@@ -213,6 +272,7 @@ int main() {
   test::test_type<Half>();
   test::test_type<BFloat16>();
   test::test_launches();
+  test::test_persistent();
   test::test_failures();
   return test::report("cuda_test");
 }

@@ -2,6 +2,7 @@
 // two for reset before. A product adds what its gates hand to the state before
 // to the carry, or with dropout stands beside it until the next kernel.
 #include "core/cuda/call.h"
+#include "core/cuda/persistent.h"
 
 namespace fused_rnn {
 namespace cuda {
@@ -12,7 +13,8 @@ class Backward {
  public:
   using C = Compute<T>;
 
-  explicit Backward(const GruBackward<T>& args) : args_(args) {}
+  explicit Backward(const GruBackward<T>& args)
+      : args_(args), plan_(plan_persistent<T>(args.shape, dropout())) {}
 
   void layout(Workspace&);
   Error run(const Device&);
@@ -27,7 +29,10 @@ class Backward {
   bool wide() const;
   Error start(const Device&) const;
   Error products(const Device&, const GateRuns<C>&, Rows<C> to, bool add) const;
+  BackwardStep<T> all_steps() const;
+  void set_step(Index t, BackwardStep<T>*) const;
   Error step(const Device&, Index t, BackwardStep<T>) const;
+  Error run_persistent(const Device&) const;
   void read_products(BackwardStep<T>*) const;
 
   Rows<C> operand(int slot) const {
@@ -35,12 +40,14 @@ class Backward {
   }
 
   const GruBackward<T>& args_;
+  const PersistentPlan plan_;
   RecurrentWeights<T> recurrent_;
   GateRuns<C> last_;   // what reads the state; in order of time, the later
   GateRuns<C> first_;  // what reads r∘h
   C* carry_ = nullptr;         // [B, H]
   C* output_carry_ = nullptr;  // [B, H]
-  C* operand_ = nullptr;       // [B, 3H]
+  C* operand_ = nullptr;       // [B, 3H]; persistent: two of [3, B, H]
+  unsigned* arrived_ = nullptr;
   C* d_reset_h_ = nullptr;     // [B, H]
   C* product_[kGates] = {};    // [B, H]
   int* previous_ = nullptr;    // [T, B]
@@ -50,13 +57,18 @@ template <class T>
 void Backward<T>::layout(Workspace& workspace) {
   const Index states = batch() * units();
   const int state_gates = after() ? kGates : kCandidate;
-  recurrent_.take(workspace, args_.weights, units());
-  last_.find(recurrent_.gates, kUpdate, state_gates, units(), dropout());
-  if (!after())
-    first_.find(recurrent_.gates, kCandidate, kGates, units(), false);
   carry_ = workspace.take<C>(states);
-  operand_ = workspace.take<C>(kGates * states);
-  if (!after()) d_reset_h_ = workspace.take<C>(states);
+  if (plan_) {
+    operand_ = workspace.take<C>(2 * kGates * states);
+    arrived_ = workspace.take<unsigned>(1);
+  } else {
+    recurrent_.take(workspace, args_.weights, units());
+    last_.find(recurrent_.gates, kUpdate, state_gates, units(), dropout());
+    if (!after())
+      first_.find(recurrent_.gates, kCandidate, kGates, units(), false);
+    operand_ = workspace.take<C>(kGates * states);
+    if (!after()) d_reset_h_ = workspace.take<C>(states);
+  }
   for (int g = 0; dropout() && g < state_gates; ++g)
     product_[g] = workspace.take<C>(states);
   if (!args_.mask.data) return;
@@ -81,7 +93,8 @@ bool Backward<T>::wide() const {
 
 template <class T>
 Error Backward<T>::start(const Device& device) const {
-  FUSED_RNN_TRY(recurrent_.prepare(args_.weights, units(), device.stream));
+  if (!plan_)
+    FUSED_RNN_TRY(recurrent_.prepare(args_.weights, units(), device.stream));
   FUSED_RNN_TRY(copy_rows(args_.d_state, batch(), units(),
                           Rows<C>{carry_, units()}, device.stream));
   if (output_carry_)
@@ -117,18 +130,39 @@ void Backward<T>::read_products(BackwardStep<T>* s) const {
 }
 
 template <class T>
+BackwardStep<T> Backward<T>::all_steps() const {
+  BackwardStep<T> s;
+  s.shape.batch = static_cast<int>(batch());
+  s.shape.units = static_cast<int>(units());
+  s.shape.wide = wide();
+  s.shape.options = args_.options;
+  s.outputs = args_.outputs;
+  s.h0 = args_.h0;
+  s.carry = {carry_, units()};
+  s.carry_in = read_only(s.carry);
+  std::copy_n(args_.recurrent_dropout, kGates, s.dropout);
+  if (output_carry_) s.output_carry = {output_carry_, units()};
+  return s;
+}
+
+template <class T>
+void Backward<T>::set_step(Index t, BackwardStep<T>* s) const {
+  set_mask(args_.mask, t, &s->shape);
+  s->step = t;
+  if (previous_) s->previous = previous_ + t * batch();
+  s->d_output = at_step(args_.d_outputs, t);
+  for (int i = 0; i < kReserve; ++i) {
+    s->reserve[i] = at_step(args_.reserve[i], t);
+    s->d_gates[i] = at_step(args_.d_gates[i], t);
+    if (i < kGates) s->d_reserve[i] = at_step(args_.d_reserve[i], t);
+  }
+}
+
+template <class T>
 Error Backward<T>::step(const Device& device, Index t,
                         BackwardStep<T> s) const {
-  set_mask(args_.mask, t, &s.shape);
-  s.step = t;
-  if (previous_) s.previous = previous_ + t * batch();
+  set_step(t, &s);
   if (t + 1 < steps()) read_products(&s);
-  s.d_output = at_step(args_.d_outputs, t);
-  for (int i = 0; i < kReserve; ++i) {
-    s.reserve[i] = at_step(args_.reserve[i], t);
-    s.d_gates[i] = at_step(args_.d_gates[i], t);
-    if (i < kGates) s.d_reserve[i] = at_step(args_.d_reserve[i], t);
-  }
   const Rows<C> carry{carry_, units()};
   if (after()) {
     FUSED_RNN_TRY(launch_backward_after(s, device.stream));
@@ -143,20 +177,33 @@ Error Backward<T>::step(const Device& device, Index t,
 }
 
 template <class T>
+Error Backward<T>::run_persistent(const Device& device) const {
+  PersistentBackward<T> p;
+  p.plan = plan_;
+  p.steps = static_cast<int>(steps());
+  p.last = all_steps();
+  set_step(steps() - 1, &p.last);
+  std::copy_n(args_.weights.recurrent, kGates, p.recurrent);
+  p.operand[0] = operand_;
+  p.operand[1] = operand_ + kGates * batch() * units();
+  p.d_h0 = args_.d_h0;
+  p.arrived = arrived_;
+  p.mask_step = args_.mask.step;
+  p.d_output_step = args_.d_outputs.step;
+  for (int i = 0; i < kReserve; ++i) {
+    p.reserve_step[i] = args_.reserve[i].step;
+    p.d_gates_step[i] = args_.d_gates[i].step;
+    if (i < kGates) p.d_reserve_step[i] = args_.d_reserve[i].step;
+  }
+  return launch_persistent_backward(p, device.stream);
+}
+
+template <class T>
 Error Backward<T>::run(const Device& device) {
   if (batch() == 0 || units() == 0) return {};
   FUSED_RNN_TRY(start(device));
-  BackwardStep<T> s;
-  s.shape.batch = static_cast<int>(batch());
-  s.shape.units = static_cast<int>(units());
-  s.shape.wide = wide();
-  s.shape.options = args_.options;
-  s.outputs = args_.outputs;
-  s.h0 = args_.h0;
-  s.carry = {carry_, units()};
-  s.carry_in = read_only(s.carry);
-  std::copy_n(args_.recurrent_dropout, kGates, s.dropout);
-  if (output_carry_) s.output_carry = {output_carry_, units()};
+  if (plan_) return run_persistent(device);
+  BackwardStep<T> s = all_steps();
   for (int g = 0; g < kGates; ++g) {
     const int slot = g == kCandidate && !after() ? first_.slot[g]
                                                  : last_.slot[g];

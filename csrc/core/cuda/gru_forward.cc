@@ -1,6 +1,7 @@
 // The forward time loop on a GPU: the projection of the inputs, then for each
 // step one product and one kernel, or two and two for reset before.
 #include "core/cuda/call.h"
+#include "core/cuda/persistent.h"
 
 namespace fused_rnn {
 namespace cuda {
@@ -12,7 +13,9 @@ class Forward {
   using C = Compute<T>;
 
   explicit Forward(const GruForward<T>& args)
-      : args_(args), chunk_(chunk_steps(args.shape)) {}
+      : args_(args),
+        chunk_(chunk_steps(args.shape)),
+        plan_(plan_persistent<T>(args.shape, dropout())) {}
 
   void layout(Workspace&);
   Error run(const Device&);
@@ -35,7 +38,10 @@ class Forward {
   Error project(const Device&, Index t) const;
   Error products(const Device&, Index t, const GateRuns<C>&,
                  ForwardStep<T>*) const;
+  ForwardStep<T> all_steps() const;
+  void set_step(Index t, ForwardStep<T>*) const;
   Error step(const Device&, Index t, ForwardStep<T>) const;
+  Error run_persistent(const Device&) const;
 
   // The state before step t; null: zeros.
   Rows<const C> state(Index t) const {
@@ -55,6 +61,7 @@ class Forward {
 
   const GruForward<T>& args_;
   const Index chunk_;  // steps projected at once
+  const PersistentPlan plan_;
   bool x_in_place_ = false;
   GateRuns<T> kernel_;
   RecurrentWeights<T> recurrent_;
@@ -64,6 +71,8 @@ class Forward {
   C* gx_ = nullptr;     // [chunk * B, 3H]
   C* gh_ = nullptr;     // [B, 3H]
   C* h_ = nullptr;      // [B, H]
+  C* next_h_ = nullptr;  // persistent only
+  unsigned* arrived_ = nullptr;
   C* z_ = nullptr;
   C* reset_h_ = nullptr;
   C* dropped_[kGates] = {};
@@ -72,12 +81,19 @@ class Forward {
 template <class T>
 void Forward<T>::layout(Workspace& workspace) {
   const Index states = batch() * units();
-  recurrent_.take(workspace, args_.weights, units());
-  first_.find(recurrent_.gates, kUpdate, state_gates(), units(), dropout());
-  if (!after())
-    second_.find(recurrent_.gates, kCandidate, kGates, units(), false);
+  if (!plan_) {
+    recurrent_.take(workspace, args_.weights, units());
+    first_.find(recurrent_.gates, kUpdate, state_gates(), units(), dropout());
+    if (!after())
+      second_.find(recurrent_.gates, kCandidate, kGates, units(), false);
+  }
   h_ = workspace.take<C>(states);
-  gh_ = workspace.take<C>(kGates * states);
+  if (plan_) {
+    next_h_ = workspace.take<C>(states);
+    arrived_ = workspace.take<unsigned>(1);
+  } else {
+    gh_ = workspace.take<C>(kGates * states);
+  }
   if (!after()) {
     z_ = workspace.take<C>(states);
     reset_h_ = workspace.take<C>(states);
@@ -108,7 +124,8 @@ bool Forward<T>::wide() const {
 // What the first step reads.
 template <class T>
 Error Forward<T>::start(const Device& device) const {
-  FUSED_RNN_TRY(recurrent_.prepare(args_.weights, units(), device.stream));
+  if (!plan_)
+    FUSED_RNN_TRY(recurrent_.prepare(args_.weights, units(), device.stream));
   if (!args_.h0) return {};
   if (!reads_h0_in_place())
     FUSED_RNN_TRY(copy_rows(args_.h0, batch(), units(), Rows<C>{h_, units()},
@@ -170,34 +187,7 @@ Error Forward<T>::products(const Device& device, Index t,
 }
 
 template <class T>
-Error Forward<T>::step(const Device& device, Index t, ForwardStep<T> s) const {
-  set_mask(args_.mask, t, &s.shape);
-  for (int g = 0; gx_ && g < kGates; ++g)
-    s.gx[g] = read_only(slot(gx_, t % chunk_ * batch(), kernel_.slot[g]));
-  s.h_prev = state(t);
-  s.output = at_step(args_.outputs, t);
-  if (t > 0) s.previous_output = read_only(at_step(args_.outputs, t - 1));
-  for (int i = 0; i < kReserve; ++i)
-    s.reserve[i] = at_step(args_.reserve[i], t);
-  if (t + 1 == steps()) {
-    s.state = args_.state;
-    for (Rows<C>& dropped : s.dropped) dropped = {};
-  }
-  FUSED_RNN_TRY(products(device, t, first_, &s));
-  if (after()) return launch_forward_after(s, device.stream);
-  FUSED_RNN_TRY(launch_forward_before_gates(s, device.stream));
-  FUSED_RNN_TRY(products(device, t, second_, &s));
-  return launch_forward_before_candidate(s, device.stream);
-}
-
-template <class T>
-Error Forward<T>::run(const Device& device) {
-  if (batch() == 0 || units() == 0) return {};
-  FUSED_RNN_TRY(start(device));
-  if (steps() == 0) {
-    if (!args_.state) return {};
-    return write_rows(state(0), batch(), units(), args_.state, device.stream);
-  }
+ForwardStep<T> Forward<T>::all_steps() const {
   ForwardStep<T> s;
   s.shape.batch = static_cast<int>(batch());
   s.shape.units = static_cast<int>(units());
@@ -211,6 +201,73 @@ Error Forward<T>::run(const Device& device) {
   std::copy_n(args_.recurrent_dropout, kGates, s.dropout);
   for (int g = 0; g < kGates; ++g)
     if (dropped_[g]) s.dropped[g] = {dropped_[g], units()};
+  return s;
+}
+
+template <class T>
+void Forward<T>::set_step(Index t, ForwardStep<T>* s) const {
+  set_mask(args_.mask, t, &s->shape);
+  for (int g = 0; gx_ && g < kGates; ++g)
+    s->gx[g] = read_only(slot(gx_, t % chunk_ * batch(), kernel_.slot[g]));
+  s->h_prev = state(t);
+  s->output = at_step(args_.outputs, t);
+  if (t > 0) s->previous_output = read_only(at_step(args_.outputs, t - 1));
+  for (int i = 0; i < kReserve; ++i)
+    s->reserve[i] = at_step(args_.reserve[i], t);
+}
+
+template <class T>
+Error Forward<T>::step(const Device& device, Index t, ForwardStep<T> s) const {
+  set_step(t, &s);
+  if (t + 1 == steps()) {
+    s.state = args_.state;
+    for (Rows<C>& dropped : s.dropped) dropped = {};
+  }
+  FUSED_RNN_TRY(products(device, t, first_, &s));
+  if (after()) return launch_forward_after(s, device.stream);
+  FUSED_RNN_TRY(launch_forward_before_gates(s, device.stream));
+  FUSED_RNN_TRY(products(device, t, second_, &s));
+  return launch_forward_before_candidate(s, device.stream);
+}
+
+// A launch for each chunk of projected inputs.
+template <class T>
+Error Forward<T>::run_persistent(const Device& device) const {
+  PersistentForward<T> p;
+  p.plan = plan_;
+  p.arrived = arrived_;
+  std::copy_n(args_.weights.recurrent, kGates, p.recurrent);
+  p.mask_step = args_.mask.step;
+  p.gx_step = batch() * kGates * units();
+  p.output_step = args_.outputs.step;
+  for (int i = 0; i < kReserve; ++i) p.reserve_step[i] = args_.reserve[i].step;
+  Rows<C> last{h_, units()};  // where the state is, if it is in scratch
+  Rows<C> next{next_h_, units()};
+  for (Index t = 0; t < steps(); t += chunk_) {
+    FUSED_RNN_TRY(project(device, t));
+    p.steps = static_cast<int>(std::min(chunk_, steps() - t));
+    p.first = all_steps();
+    set_step(t, &p.first);
+    if (t > 0) p.first.h_prev = read_only(last);
+    if (t + p.steps == steps()) p.state = args_.state;
+    p.h[0] = next;
+    p.h[1] = last;
+    if (p.steps % 2 == 1) std::swap(last, next);
+    FUSED_RNN_TRY(launch_persistent_forward(p, device.stream));
+  }
+  return {};
+}
+
+template <class T>
+Error Forward<T>::run(const Device& device) {
+  if (batch() == 0 || units() == 0) return {};
+  FUSED_RNN_TRY(start(device));
+  if (steps() == 0) {
+    if (!args_.state) return {};
+    return write_rows(state(0), batch(), units(), args_.state, device.stream);
+  }
+  if (plan_) return run_persistent(device);
+  const ForwardStep<T> s = all_steps();
   for (Index t = 0; t < steps(); ++t) {
     if (t % chunk_ == 0) FUSED_RNN_TRY(project(device, t));
     FUSED_RNN_TRY(step(device, t, s));
