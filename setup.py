@@ -120,8 +120,14 @@ def build_editable(*arguments, **options):
     return build_meta.build_editable(*arguments, **options)
 
 
+def check_cuda():
+    if CUDA not in ("auto", "on", "off"):
+        fail(f"FUSED_RNN_CUDA must be auto, on or off, got {CUDA}.")
+
+
 def check_all():
     """Fails before setuptools prints what it copies."""
+    check_cuda()
     check_compiler()
     check_tools()
     find_tensorflow()
