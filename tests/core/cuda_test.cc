@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/cuda/emulation.h"
 #include "core/cuda/gru_cuda.h"
+#include "core/cuda/launch.h"
 #include "core/gru_problem.h"
 #include "core/gru_results.h"
 #include "core/gru_suite.h"

@@ -1,5 +1,6 @@
 // What launch.h offers, on a CPU: a grid runs block by block, thread by thread,
-// inside the launch. For tests of kernels where there is no GPU.
+// inside the launch. For tests of kernels where there is no GPU. Included by
+// launch.h only.
 #ifndef FUSED_RNN_CORE_CUDA_EMULATION_H_
 #define FUSED_RNN_CORE_CUDA_EMULATION_H_
 
@@ -10,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/cuda/launch.h"
+#include "core/cuda/gru_cuda.h"
 
 #define FUSED_RNN_KERNEL(threads, blocks) void
 #define FUSED_RNN_DEVICE inline

@@ -9,6 +9,7 @@
 // - Sizes but for the number of steps are below 2^31, steps times batch rows
 //   too if there is a mask; else the call returns an error.
 // - `packed` is not looked at.
+// - Rows of weights and of their gradients do not overlap.
 // - Same arguments, same bits: as far as the caller's matrix product holds it.
 #ifndef FUSED_RNN_CORE_CUDA_GRU_CUDA_H_
 #define FUSED_RNN_CORE_CUDA_GRU_CUDA_H_
