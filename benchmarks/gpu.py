@@ -31,10 +31,12 @@ MODES = {
 }
 # (B, T, I, H): one of everything, odd sizes, whole tiles, one step.
 CHECKED = ((1, 1, 1, 1), (3, 5, 7, 17), (16, 9, 32, 64), (33, 1, 24, 40))
-# Of the largest value, for sums of up to 100 products of rounded factors and
-# results that are rounded once more.
+# Of the largest value. A hundred roundings, as sums of up to 100 products make;
+# in the half types, which are summed in float32, four of what is stored: a
+# gradient is made of outputs, gates and gate gradients that were.
 TOLERANCES = {
-    "float64": 1e-12, "float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2,
+    "float64": 100 * 2.0**-53, "float32": 100 * 2.0**-24,
+    "float16": 4 * 2.0**-11, "bfloat16": 4 * 2.0**-8,
 }
 
 
