@@ -23,14 +23,16 @@ DeviceArray::DeviceArray(const char* name, py::handle value, Index item)
     : name_(name) {
   if (value.is_none()) return;
   if (!py::hasattr(value, kInterface)) {
-    throw py::type_error(std::string(name) + " must be an array on a GPU, with " +
-                         kInterface + ", got " +
+    throw py::type_error(std::string(name) +
+                         " must be an array on a GPU, with " + kInterface +
+                         ", got " +
                          std::string(py::str(py::type::handle_of(value))));
   }
   const py::dict interface = value.attr(kInterface);
   const auto type = interface["typestr"].cast<std::string>();
   // "<f4": byte order, kind, bytes.
-  if (type.size() < 3 || type[0] == '>' || type.substr(2) != std::to_string(item)) {
+  if (type.size() < 3 || type[0] == '>' ||
+      type.substr(2) != std::to_string(item)) {
     throw py::type_error(std::string(name) + " must have elements of " +
                          std::to_string(item) + " bytes, got " + type);
   }
@@ -55,7 +57,9 @@ DeviceArray::DeviceArray(const char* name, py::handle value, Index item)
     whole = whole && (shape[i] <= 1 || strides[i] % item == 0);
   }
   const int last = rank_ - 1;
-  if (!empty && (!whole || (item > 1 && shape_[last] > 1 && stride_[last] != 1))) {
+  // A byte's last axis may have any stride: it is the mask's.
+  whole = whole && (item == 1 || shape_[last] <= 1 || stride_[last] == 1);
+  if (!empty && !whole) {
     throw py::value_error(std::string(name) + " must have contiguous rows");
   }
   present_ = true;

@@ -127,9 +127,9 @@ Error set(Handle& h, void* stream, void* workspace) {
   if (!h.handle)
     FUSED_RNN_TRY(error_of("cublasCreate", cublas().create(&h.handle)));
   // The stream first: setting it takes the workspace away.
-  FUSED_RNN_TRY(
-      error_of("cublasSetStream",
-               cublas().set_stream(h.handle, static_cast<cudaStream_t>(stream))));
+  const auto of_caller = static_cast<cudaStream_t>(stream);
+  FUSED_RNN_TRY(error_of("cublasSetStream",
+                         cublas().set_stream(h.handle, of_caller)));
   return error_of("cublasSetWorkspace",
                   cublas().set_workspace(h.handle, workspace, kCublasBytes));
 }
@@ -143,7 +143,8 @@ Error begin_cublas(void* stream, void* workspace, bool tf32, Device* device) {
             "and cupy load one when they find a GPU"};
   int index = 0;
   const cudaError_t result = cudaGetDevice(&index);
-  if (result != cudaSuccess) return {"cudaGetDevice", cudaGetErrorString(result)};
+  if (result != cudaSuccess)
+    return {"cudaGetDevice", cudaGetErrorString(result)};
   Handle& h = handle_of(index);
   h.mutex.lock();
   h.tf32 = tf32;

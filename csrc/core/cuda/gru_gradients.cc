@@ -163,7 +163,8 @@ class WeightGradient {
   const Index chunk_;
   bool x_in_place_ = false;
   GateGradients<T> d_gates_;
-  Sum kernel_[kGates], recurrent_[kGates], bias_[kGates], recurrent_bias_[kGates];
+  Sum kernel_[kGates], recurrent_[kGates];
+  Sum bias_[kGates], recurrent_bias_[kGates];
   T* left_ = nullptr;   // [chunk * B, I or H]
   C* scaled_ = nullptr;  // [chunk * B, H]: r∘h, h∘m
   C* right_ = nullptr;   // [chunk * B, H]: a gate's gradient, beside it
@@ -175,7 +176,8 @@ template <class T>
 void WeightGradient<T>::take(Workspace& workspace, Sum (&sums)[kGates],
                              const Rows<T>* results, Index rows) {
   C* scratch = nullptr;
-  if (!kComputesAsStored<T>) scratch = workspace.take<C>(rows * kGates * units());
+  if (!kComputesAsStored<T>)
+    scratch = workspace.take<C>(rows * kGates * units());
   for (int g = 0; g < kGates; ++g) {
     sums[g].result = results[g];
     sums[g].rows = rows;
@@ -209,7 +211,8 @@ void WeightGradient<T>::layout(Workspace& workspace) {
     if (!kComputesAsStored<T>) right_ = workspace.take<C>(rows * units());
   }
   ones_ = workspace.take<T>(rows);
-  if (args_.mask.data) previous_ = workspace.take<int>(shape.steps * shape.batch);
+  if (args_.mask.data)
+    previous_ = workspace.take<int>(shape.steps * shape.batch);
 }
 
 template <class T>
@@ -266,8 +269,9 @@ Error WeightGradient<T>::add_recurrent(const Device& device, Index t,
   if (plain(kUpdate)) {
     const auto h_prev = shifted(left_);
     FUSED_RNN_TRY(launch_gather(h_prev, device.stream));
-    FUSED_RNN_TRY(add(device, recurrent_, plain(kCandidate) ? kGates : kCandidate,
-                      read_only(h_prev.to), right, rows, first));
+    const int end = plain(kCandidate) ? kGates : kCandidate;
+    FUSED_RNN_TRY(add(device, recurrent_, end, read_only(h_prev.to), right,
+                      rows, first));
   }
   for (int g = 0; g < kGates; ++g) {
     if (plain(g) || !recurrent_[g].result) continue;

@@ -47,7 +47,8 @@ void describe(char* text, std::size_t size) {
   }
   print(text, size, "driver for CUDA %d.%d", driver / 1000, driver % 1000 / 10);
   const cudaError_t result = cudaGetDeviceCount(&devices);
-  if (result != cudaSuccess) print(text, size, ", %s", cudaGetErrorString(result));
+  if (result != cudaSuccess)
+    print(text, size, ", %s", cudaGetErrorString(result));
   for (int i = 0; result == cudaSuccess && i < devices; ++i) {
     cudaDeviceProp properties;
     if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;

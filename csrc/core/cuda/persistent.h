@@ -1,6 +1,6 @@
 // One launch for all steps of a sequence, where a launch a step would cost more
-// than the step: every block keeps the recurrent weights of some units in shared
-// memory, and all blocks meet once a step (twice with reset before).
+// than the step: every block keeps the recurrent weights of some units in
+// shared memory, and all blocks meet once a step (twice with reset before).
 //
 // Taken only if the environment variable FUSED_RNN_CUDA_PERSISTENT is set and
 // not 0; the steps of gru_forward.cc and gru_backward.cc are the reference.
@@ -38,7 +38,8 @@ struct PersistentForward {
   Rows<C> h[2];  // what the first step's h_next and those after it take in turn
   unsigned* arrived = nullptr;  // scratch
   // From a step to the next.
-  Index mask_step = 0, gx_step = 0, output_step = 0, reserve_step[kReserve] = {};
+  Index mask_step = 0, gx_step = 0, output_step = 0;
+  Index reserve_step[kReserve] = {};
 };
 template <class T>
 Error launch_persistent_forward(const PersistentForward<T>&, void* stream);
@@ -54,8 +55,9 @@ struct PersistentBackward {
   Rows<T> d_h0;
   unsigned* arrived = nullptr;  // scratch
   // From a step to the next, in time.
-  Index mask_step = 0, d_output_step = 0, reserve_step[kReserve] = {},
-        d_reserve_step[kGates] = {}, d_gates_step[kReserve] = {};
+  Index mask_step = 0, d_output_step = 0;
+  Index reserve_step[kReserve] = {}, d_reserve_step[kGates] = {};
+  Index d_gates_step[kReserve] = {};
 };
 template <class T>
 Error launch_persistent_backward(const PersistentBackward<T>&, void* stream);

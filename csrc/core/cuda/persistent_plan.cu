@@ -25,9 +25,13 @@ FUSED_RNN_KERNEL(1, 1) clear(unsigned* count) { *count = 0; }
 
 template <class T>
 PersistentPlan plan_persistent(const GruShape& shape, bool dropout) {
-  // A mask of dropout would need an operand a gate.
-  if (!wanted() || dropout || shape.steps < 2 || shape.steps > kMostSteps || shape.batch == 0 ||
-      shape.units == 0 || shape.units > 1 << 20 || shape.batch > 1 << 20)
+  const auto within = [](Index n, Index least, Index most) {
+    return least <= n && n <= most;
+  };
+  // A mask of dropout would need an operand a gate. 2^20 rows or units, counted
+  // in 32 bits here, would not fit anyway.
+  if (!wanted() || dropout || !within(shape.steps, 2, kMostSteps) ||
+      !within(shape.batch, 1, 1 << 20) || !within(shape.units, 1, 1 << 20))
     return {};
   const CooperativeLimits limits = cooperative_limits();
   if (limits.blocks == 0) return {};

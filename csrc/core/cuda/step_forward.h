@@ -66,8 +66,9 @@ FUSED_RNN_DEVICE void put_masked(const ForwardStep<T>& s, Index b, int j) {
 
 // Reset after: all of it. `gh`: the products of the gates.
 template <int N, class T>
-FUSED_RNN_DEVICE void forward_after_at(const ForwardStep<T>& s, Index b, int j,
-                                       const Value<Compute<T>, N> (&gh)[kGates]) {
+FUSED_RNN_DEVICE void forward_after_at(
+    const ForwardStep<T>& s, Index b, int j,
+    const Value<Compute<T>, N> (&gh)[kGates]) {
   using V = Value<Compute<T>, N>;
   if (!valid(s.shape, b)) return put_masked<N>(s, b, j);
   const V z = gate<N>(s, kUpdate, b, j, gh[kUpdate]);
