@@ -10,6 +10,7 @@ FLAGS = [
     "-Wextra",
     "-fno-math-errno",
     "-fno-trapping-math",
+    "-ffp-contract=off",
 ]
 
 CORE_FLAGS = [
@@ -18,14 +19,10 @@ CORE_FLAGS = [
 ]
 
 ISA_FLAGS = {
-    "baseline": ["-ffp-contract=off"] + select({
+    "baseline": select({
         X86: ["-march=x86-64-v2"],
         "//conditions:default": [],
     }),
-    "avx2": ["-march=x86-64-v3", "-ffp-contract=fast"],
-    "avx512": [
-        "-march=x86-64-v4",
-        "-mprefer-vector-width=512",
-        "-ffp-contract=fast",
-    ],
+    "avx2": ["-march=x86-64-v3"],
+    "avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
 }

@@ -40,6 +40,9 @@ def test_the_main_job(convention, tmp_path, capsys):
     # Two trainings of the same weights on the same batches.
     for _, fused, stock in rows:
         assert float(fused) == pytest.approx(float(stock), abs=1e-3)
+    # The prompt, and forty characters more.
+    sample, = re.findall(r"A sample of .*\n\n((?: {4}.*\n)+)", printed)
+    assert len(sample) > 40
     assert "saved and loaded again, the same predictions" in printed
     assert (folder / "loss.png").read_bytes().startswith(b"\x89PNG")
     model = keras.models.load_model(folder / "model.keras")

@@ -1,4 +1,8 @@
-"""Checkpoints, and SavedModels that a process without the package serves."""
+"""Checkpoints, exports, copies, and what a process without us serves."""
+
+import copy
+import pathlib
+import pickle
 
 import numpy as np
 import pytest
@@ -38,6 +42,26 @@ def build(seed):
     return model
 
 
+@pytest.mark.parametrize("duplicate", [
+    copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model)),
+], ids=["deepcopy", "pickle"])
+def test_copies(duplicate):
+    model = fused_rnn.fuse(build(0), verbose=False)
+    expected = model.predict(data(), verbose=0)
+    twin = duplicate(model)
+    assert [type(x) for x in twin._flatten_layers()] == [
+        type(x) for x in model._flatten_layers()
+    ]
+    for a, b in zip(
+        [*twin.trainable_variables, *twin.optimizer.variables],
+        [*model.trainable_variables, *model.optimizer.variables],
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+    twin.fit(data(), np.ones((BATCH, 2)), verbose=0)
+    np.testing.assert_array_equal(model.predict(data(), verbose=0), expected)
+
+
 @pytest.mark.parametrize("fused_first", [True, False])
 def test_checkpoint(tmp_path, fused_first):
     """Written by one and read by the other, the optimizer's slots included."""
@@ -52,6 +76,89 @@ def test_checkpoint(tmp_path, fused_first):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
     expected, actual = (m.predict(data(), verbose=0) for m in models)
     assert_close(actual, expected)
+
+
+def test_weights_of_keras_2():
+    """An .h5 file of Keras 2 fills a model that is there already."""
+    file = pathlib.Path(__file__).parent / "data" / "keras2.h5"
+    with fused_rnn.fused_scope():
+        expected = keras.models.load_model(file, compile=False)
+    model = keras.models.clone_model(expected)
+    assert sum(
+        type(x) in (fused_rnn.GRU, fused_rnn.RNN)
+        for x in model._flatten_layers()
+    ) == 5
+    model.load_weights(file)
+    for a, b in zip(model.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+class Tagger(keras.Model):
+    """Its own code makes its layers, also when it is loaded."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.both = keras.layers.Bidirectional(keras.layers.GRU(units))
+
+    def call(self, x):
+        return self.both(x)
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
+
+
+def test_subclassed_model(tmp_path):
+    model = Tagger(UNITS)
+    expected = model(data())
+    fused_rnn.fuse(model, verbose=False).save(tmp_path / "model.keras")
+    load = lambda: keras.models.load_model(  # noqa: E731
+        tmp_path / "model.keras", custom_objects={"Tagger": Tagger}
+    )
+    with fused_rnn.fused_scope():
+        fused = load()
+    stock = load()
+    assert type(fused.both.forward_layer) is fused_rnn.GRU
+    assert type(stock.both.forward_layer) is keras.layers.GRU
+    for loaded in (fused, stock, fused_rnn.fuse(stock, verbose=False)):
+        assert_close(loaded(data()), expected)
+
+
+def unfused():
+    """A model of Keras' own layers that was fused, and what it computes."""
+    model = keras.Sequential([
+        keras.Input((STEPS, INPUTS)),
+        keras.layers.Bidirectional(fused_rnn.GRU(UNITS)),
+    ])
+    expected = model(data())
+    return fused_rnn.unfuse(model, verbose=False), expected
+
+
+def test_tflite():
+    model, expected = unfused()
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.GRU):
+            layer.unroll = True
+    content = tf.lite.TFLiteConverter.from_keras_model(model).convert()
+    lite = tf.lite.Interpreter(model_content=content)
+    place, = lite.get_input_details()
+    lite.resize_tensor_input(place["index"], data().shape)
+    lite.allocate_tensors()
+    lite.set_tensor(place["index"], data())
+    lite.invoke()
+    assert_close(lite.get_tensor(lite.get_output_details()[0]["index"]),
+                 expected)
+
+
+def test_onnx(tmp_path):
+    pytest.importorskip("tf2onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    model, expected = unfused()
+    file = str(tmp_path / "model.onnx")
+    model.export(file, format="onnx", verbose=False)
+    session = runtime.InferenceSession(file)
+    (outputs,) = session.run(None, {session.get_inputs()[0].name: data()})
+    assert_close(outputs, expected)
 
 
 SERVE = """
@@ -76,6 +183,17 @@ def test_served_without_the_package(tmp_path):
     expected = model(data())
     encoder = model.layers[0]
     spec = [tf.TensorSpec([None, None, INPUTS], name="x")]
+
+    @tf.function(input_signature=spec)
+    def on_a_gpu(x):
+        with tf.device("/GPU:0"):
+            return {"y": model(x)}
+
+    placed = [
+        op.device for op in on_a_gpu.get_concrete_function().graph
+        .get_operations() if op.type == "FusedRNN>GRU"
+    ]
+    assert placed and all("GPU" in device for device in placed)
     tf.saved_model.save(
         model, str(tmp_path / "served"),
         signatures={
@@ -85,6 +203,7 @@ def test_served_without_the_package(tmp_path):
             "encode": tf.function(
                 lambda x: {"states": encoder(x)}, input_signature=spec
             ),
+            "on_a_gpu": on_a_gpu,
         },
     )
     archive = keras.export.ExportArchive()
@@ -95,7 +214,8 @@ def test_served_without_the_package(tmp_path):
     assert isinstance(fused_rnn.library_path(), str)
     run_python(SERVE, tmp_path, fused_rnn.library_path(), PYTHONPATH="")
     results = np.load(tmp_path / "results.npz")
-    assert_close(results["serving_default"], expected)
+    for name in ("serving_default", "on_a_gpu"):
+        assert_close(results[name], expected)
     for name in ("encode", "archive"):
         assert_close(results[name], encoder(data()))
     np.testing.assert_array_equal(results["one row"], results["archive"][:1])

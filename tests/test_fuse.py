@@ -261,6 +261,8 @@ def test_unfuse_what_was_built_fused():
     assert type(fused_rnn.unfuse(own)) is OwnGRU
     layer = fused_rnn.fuse(layers.GRU(2), verbose=False)
     assert type(layer) is fused_rnn.GRU
+    layer.supports_jit = False  # as Keras does once it has met cuDNN
+    assert not fused_rnn.unfuse(layer).supports_jit
 
 
 def test_not_a_model(tmp_path):
@@ -271,6 +273,8 @@ def test_not_a_model(tmp_path):
         name = function.__name__
         with pytest.raises(TypeError, match=f"fused_rnn.{name} .* a builtins"):
             function("model.keras")
+        with pytest.raises(TypeError, match="makes, not the class"):
+            function(keras.layers.GRU)
         with pytest.raises(TypeError, match="load the file with Keras 3"):
             function(legacy)
         with pytest.raises(TypeError, match="export that again"):

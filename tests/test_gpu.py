@@ -24,7 +24,7 @@ SUITES = [
 OPS = [
     "FusedRNN>GRU", "FusedRNN>GRUGrad", "FusedRNN>GRUInputGrad",
     "FusedRNN>GRUWeightGrad", "FusedRNN>GRUBlockCell",
-    "FusedRNN>GRUBlockCellGrad",
+    "FusedRNN>GRUBlockCellGrad", "FusedRNN>GRUBlockCellWeightGrad",
 ]
 
 

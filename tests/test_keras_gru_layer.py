@@ -189,47 +189,6 @@ def test_stateful():
     np.testing.assert_array_equal(fused(data(), mask=HOLES), first)
 
 
-@pytest.mark.parametrize("options", [
-    dict(), dict(return_sequences=True), dict(dropout=0.3),
-    dict(recurrent_dropout=0.3, unroll=True),
-], ids=str)
-def test_no_steps_and_no_rows(options):
-    layer = fused_rnn.GRU(UNITS, return_state=True, **options)
-    layer(data())
-    h0 = data(1, (BATCH, UNITS))
-    outputs, state = layer(data()[:, :0], initial_state=h0, training=True)
-    np.testing.assert_array_equal(state, h0)
-    if layer.return_sequences:
-        assert outputs.shape == (BATCH, 0, UNITS)
-    else:
-        np.testing.assert_array_equal(outputs, h0)
-    outputs, state = layer(data()[:0], training=True)
-    assert state.shape == (0, UNITS) and outputs.shape[0] == 0
-    assert layer.unroll == bool(options.get("unroll"))
-
-
-def test_no_steps_in_a_graph():
-    layer = fused_rnn.GRU(UNITS)
-    layer(data())
-
-    @tf.function(input_signature=[tf.TensorSpec([None, None, INPUTS])])
-    def run(x):
-        return layer(x)
-
-    np.testing.assert_array_equal(
-        run(data()[:, :0]), np.zeros((BATCH, UNITS))
-    )
-    assert_close(run(data()), layer(data()))
-
-
-def test_masks_as_keras_takes_them():
-    """Numbers, and a last axis of one."""
-    layer = fused_rnn.GRU(UNITS, return_sequences=True)
-    expected = layer(data(), mask=HOLES)
-    for mask in (HOLES[..., None], HOLES.astype("float32"), [HOLES]):
-        np.testing.assert_array_equal(layer(data(), mask=mask), expected)
-
-
 def test_not_trainable():
     layer = fused_rnn.GRU(UNITS, trainable=False)
     layer.build((None, None, INPUTS))
@@ -271,57 +230,24 @@ def test_fallback_for_another_cell():
         np.testing.assert_array_equal(layer(data()), data()[:, -1])
 
 
+@pytest.mark.parametrize("options", [
+    dict(recurrent_dropout=0.1), dict(dropout=0.1, implementation=1),
+], ids=str)
+def test_dropout_of_old_keras_is_left_to_it(options):
+    layer = fused_rnn.GRU(UNITS, **options)
+    assert layer.fallback_reason is None
+    del layer.cell.dropout_mask_count  # which Keras has since 3.8
+    assert "3.8 and newer" in layer.fallback_reason
+    layer = fused_rnn.GRU(UNITS, dropout=0.1)
+    assert layer.fallback_reason is None
+
+
 def test_use_cudnn_asks_for_keras():
     layer = fused_rnn.GRU(UNITS, use_cudnn=True)
     assert "cuDNN" in layer.fallback_reason
     with pytest.warns(UserWarning), pytest.raises(ValueError, match="cuDNN"):
         layer(data())
     assert fused_rnn.GRU(UNITS, use_cudnn=False).fallback_reason is None
-
-
-ERRORS = {
-    "rank": lambda layer: layer(data()[0]),
-    "features": lambda layer: layer(data()[:, :, :2]),
-    "mask_steps": lambda layer: layer(data(), mask=HOLES[:, 1:]),
-    "mask_rows": lambda layer: layer(data(), mask=HOLES[1:3]),
-    "state_units": lambda layer: layer(
-        data(), initial_state=data(1, (BATCH, UNITS + 1))
-    ),
-    "state_rows": lambda layer: layer(
-        data(), initial_state=data(1, (BATCH + 1, UNITS))
-    ),
-}
-
-
-@pytest.mark.parametrize("name", sorted(ERRORS))
-@pytest.mark.parametrize("function", [False, True])
-def test_errors_are_those_of_keras(name, function):
-    kinds = []
-    for gru in (keras.layers.GRU, fused_rnn.GRU):
-        layer = gru(UNITS, name="my_gru")
-        layer(data())
-        run = lambda: ERRORS[name](layer)  # noqa: E731
-        with pytest.raises(Exception) as caught:
-            (tf.function(run) if function else run)()
-        kinds.append(caught.type)
-    if name == "mask_steps":
-        # Keras' class depends on whether there are too few or too many.
-        assert kinds[1] is (
-            ValueError if function else tf.errors.InvalidArgumentError
-        )
-    else:
-        assert kinds[0] is kinds[1]
-    assert "'my_gru'" in str(caught.value)
-    layer(data())
-
-
-def test_arguments_that_keras_refuses():
-    with pytest.raises(ValueError, match="units"):
-        fused_rnn.GRU(0)
-    with pytest.raises(ValueError, match="use_cudnn"):
-        fused_rnn.GRU(3, use_cudnn="yes")
-    with pytest.raises(ValueError, match="batch size must be static"):
-        fused_rnn.GRU(3, stateful=True).build((None, None, 2))
 
 
 @pytest.mark.parametrize("reset_after", [False, True])
@@ -443,21 +369,3 @@ def test_files_in_a_fresh_process(tmp_path):
             result, expected, rtol=0, err_msg=name,
             atol=helpers_keras.tolerance("float32", INPUTS + UNITS, STEPS),
         )
-
-
-def test_compile_does_not_choose_xla(monkeypatch):
-    # Without a GPU Keras never chooses XLA, so pretend that there is one.
-    device = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
-    monkeypatch.setattr(
-        tf.config, "list_physical_devices", lambda *_: [device]
-    )
-    chosen = []
-    for gru in (keras.layers.GRU, fused_rnn.GRU):
-        # Keras chooses XLA where cuDNN is out of the question.
-        model = keras.Sequential([
-            keras.Input((None, INPUTS)),
-            keras.layers.Bidirectional(gru(UNITS, reset_after=False)),
-        ])
-        model.compile("sgd", "mse", jit_compile="auto")
-        chosen.append(model.jit_compile)
-    assert chosen == [True, False]

@@ -154,6 +154,18 @@ def test_fallback():
     assert "computes in float64, the layer in float32" in layer.fallback_reason
 
 
+class OwnCell(fused_rnn.GRUCell):
+    def call(self, inputs, states, training=False):
+        return inputs + states[0], [inputs + states[0]]
+
+
+def test_fallback_for_a_subclass_of_our_cell():
+    layer = fused_rnn.RNN(OwnCell(INPUTS))
+    assert layer.fallback_reason == "the cell is a OwnCell, not a GRUCell"
+    with pytest.warns(UserWarning, match="is not fused"):
+        assert_close(layer(data()), data().sum(axis=1))
+
+
 def test_config_and_errors():
     layer, stock = pair(one, go_backwards=True, unroll=True, name="my_rnn")
     assert layer.unroll

@@ -56,6 +56,17 @@ INFER = MEASURE + """
     print(peak_of(infer, *arguments(64)), peak_of(infer, *arguments(2048)))
 """
 
+CELL = MEASURE + """
+    B, I, H = 4096, 512, 512
+    rng = np.random.default_rng(0)
+    arguments = [
+        tf.constant(rng.standard_normal(shape).astype(np.float32))
+        for shape in [(B, I), (B, H), (I + H, 2 * H), (I + H, H), (2 * H,),
+                      (H,)]]
+    print(peak_of(tf.function(fused_rnn.gru_block_cell), *arguments),
+          4 * B * 4 * H, 4 * B * (I + 3 * H))
+"""
+
 # Blocks of that size and more go back to the system as soon as they are free;
 # with oneDNN, TensorFlow would keep them in a pool of its own.
 ALLOCATOR = dict(MALLOC_MMAP_THRESHOLD_=65536, TF_ENABLE_ONEDNN_OPTS=0)
@@ -78,3 +89,8 @@ def test_training_takes_the_reserve_and_two_sequences():
 def test_inference_does_not_grow_with_the_steps():
     few, many = map(int, run_python(INFER, **ALLOCATOR).split())
     assert many < few + SLACK
+
+
+def test_a_cell_takes_its_outputs_and_less_than_inputs_and_gates():
+    peak, outputs, temporary = map(int, run_python(CELL, **ALLOCATOR).split())
+    assert outputs < peak < outputs + temporary + SLACK

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from bounds import bounded_cell, bounded_cell_grad
+from bounds import Bounded, bounded_cell, bounded_cell_grad
 from helpers import (
     CELL_INPUTS,
     CELL_OUTPUTS,
@@ -68,6 +68,42 @@ def test_oracle_gradients(shape, dtype):
     )
     for name, gradient in zip(("x", "h_prev", "c_bar", "r_bar_u_bar"), actual):
         bounds[name].check(gradient, expected[name], name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", CELL_SHAPES)
+def test_oracle_weight_gradients(shape, dtype):
+    """The weights' gradients of gate gradients that the test makes up."""
+    inputs, incoming = sample(shape, dtype)
+    x, h_prev = inputs["x"], inputs["h_prev"]
+    r, d_c_bar, d_u_bar = (incoming[name] for name in ("d_r", "d_c", "d_u"))
+    d_gates = np.concatenate([incoming["d_h"], d_u_bar], axis=1)
+    actual = _ops.fused_rnn_gru_block_cell_weight_grad(
+        x, h_prev, r, d_c_bar, d_gates
+    )
+
+    def exact(value):
+        return Bounded(value.astype(np.float64), x.dtype)
+
+    ones = np.ones((1, len(x)))
+    left = np.concatenate([x, h_prev], axis=1).T
+    expected = {
+        "w_ru": exact(left) @ exact(d_gates),
+        # The product of state and gate rounds once.
+        "w_c": exact(x.T) @ exact(d_c_bar),
+        "b_ru": exact(ones) @ exact(d_gates),
+        "b_c": exact(ones) @ exact(d_c_bar),
+    }
+    inputs_size = x.shape[1]
+    d_w_ru, d_w_c, d_b_ru, d_b_c = actual
+    for name, value in (
+        ("w_ru", d_w_ru), ("w_c", d_w_c[:inputs_size]),
+        ("b_ru", d_b_ru[None]), ("b_c", d_b_c[None]),
+    ):
+        bound = expected[name].stored()
+        bound.check(value, bound.value, name)
+    of_state = ((exact(h_prev) * exact(r)).T @ exact(d_c_bar)).stored()
+    of_state.check(d_w_c[inputs_size:], of_state.value, "w_c of the state")
 
 
 def test_gradient_without_gate_gradients_is_that_with_zeros():

@@ -112,6 +112,39 @@ def test_wrong_shape_of_gradient(name, wrong):
     check_message(str(error.value), name, wrong, GRAD_SHAPES)
 
 
+WEIGHT_GRAD_SHAPES = {
+    "x": SHAPES["x"], "h_prev": SHAPES["h_prev"], "r": GATE, "d_c_bar": GATE,
+    "d_r_bar_u_bar": ("[batch size, 2 * cell size]", (3, 10)),
+}
+
+
+@pytest.mark.parametrize("name, wrong", [
+    # x alone has the input size, and any will do.
+    case for case in cases(WEIGHT_GRAD_SHAPES)
+    if case.values not in [("x", (3, 5)), ("x", (3, 3))]
+])
+def test_wrong_shape_of_weight_gradient(name, wrong):
+    values = {
+        name: np.zeros(shape, np.float32)
+        for name, (_, shape) in WEIGHT_GRAD_SHAPES.items()
+    }
+    call = _ops.fused_rnn_gru_block_cell_weight_grad
+    call(*values.values())
+    values[name] = np.zeros(wrong, np.float32)
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        call(*values.values())
+    culprit = name
+    if len(wrong) == 2 and name == "x":
+        culprit = "h_prev"
+    elif len(wrong) == 2 and name == "h_prev" and wrong[1] != UNITS:
+        culprit = "r"
+    assert f"{culprit} must have shape" in str(error.value)
+    assert text(wrong) in str(error.value)
+    with pytest.raises(ValueError, match="must have shape") as error:
+        in_graph(lambda values: call(*values.values()), values)
+    assert text(wrong) in str(error.value)
+
+
 def in_graph(call, values, specs=None):
     """Builds a graph of the call; specs replaces shapes that it may know."""
     with tf.Graph().as_default():

@@ -33,7 +33,10 @@ def pair(model_class=keras.Sequential):
         keras.utils.set_random_seed(seed)
         models.append(model_class([
             keras.Input((None, INPUTS)),
-            keras.layers.GRU(UNITS, kernel_regularizer="l2"),
+            keras.layers.GRU(
+                UNITS, kernel_regularizer="l2", activity_regularizer="l1",
+                recurrent_constraint=keras.constraints.MaxNorm(0.5),
+            ),
             keras.layers.Dense(1),
         ]))
     fused_rnn.fuse(models[0], verbose=False)
@@ -70,6 +73,8 @@ def test_fit(options, tmp_path):
         weights.append(model.get_weights())
         saved = keras.models.load_model(best)
         assert type(saved.layers[0]) is type(model.layers[0])
+        norms = np.linalg.norm(model.layers[0].cell.recurrent_kernel, axis=0)
+        assert norms.max() <= 0.5 + 1e-6
     # No epoch improves by 1: stopped after the second.
     assert len(histories[0][0]) == 2
     assert_close(histories[0], histories[1], updates=4)
@@ -115,7 +120,7 @@ x, y = files["x"], files["y"]
 
 def build():
     model = keras.Sequential([
-        keras.Input((None, x.shape[2])), fused_rnn.GRU(6),
+        keras.Input((None, x.shape[2])), keras.layers.GRU(6),
         keras.layers.Dense(1)])
     model.set_weights([files[f"w{i}"] for i in range(5)])
     model.compile(keras.optimizers.SGD(0.1, momentum=0.5), "mse")
@@ -125,7 +130,9 @@ strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 assert strategy.num_replicas_in_sync == 2
 with strategy.scope():
     both = build()
-one = build()
+one = fused_rnn.fuse(build())
+# Outside of the scope, after compile.
+assert type(fused_rnn.fuse(both).layers[0]) is fused_rnn.GRU
 for model in (both, one):
     model.fit(x, y, 4, epochs=2, shuffle=False, verbose=0)
 np.savez(sys.argv[2], **{

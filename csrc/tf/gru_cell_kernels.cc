@@ -11,7 +11,7 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-// Inputs of both ops, in order; those from kR on are the gradient's.
+// Inputs of the cell and its gradient, in order; those from kR on are the gradient's.
 enum : int { kX, kHPrev, kWRu, kWC, kBRu, kBC, kR, kU, kC, kDH, kDR, kDU, kDC };
 constexpr const char* kNames[] = {"x",   "h_prev", "w_ru", "w_c", "b_ru",
                                   "b_c", "r",      "u",    "c",   "d_h",
@@ -23,8 +23,20 @@ struct CellSizes {
   Index units = 0;
 };
 
-// Holds every input against the sizes that x and h_prev state.
-absl::Status check_inputs(OpKernelContext* ctx, CellSizes* sizes) {
+constexpr char kGateWords[] = "[batch size, cell size]";
+
+// What the sizes were taken from, for a message; x and h_prev come first in
+// every op.
+auto because(OpKernelContext* ctx) {
+  return [ctx] {
+    return absl::StrCat(" (x is ", ctx->input(kX).shape().DebugString(),
+                        ", h_prev is ", ctx->input(kHPrev).shape().DebugString(),
+                        ")");
+  };
+}
+
+// The sizes that x and h_prev state.
+absl::Status state_sizes(OpKernelContext* ctx, CellSizes* sizes) {
   const Tensor& x = ctx->input(kX);
   const Tensor& h_prev = ctx->input(kHPrev);
   if (x.dims() != 2) {
@@ -34,36 +46,38 @@ absl::Status check_inputs(OpKernelContext* ctx, CellSizes* sizes) {
   }
   if (h_prev.dims() != 2) {
     return absl::InvalidArgumentError(
-        absl::StrCat("h_prev must have shape [batch size, cell size], got ",
+        absl::StrCat("h_prev must have shape ", kGateWords, ", got ",
                      h_prev.shape().DebugString()));
   }
-  const auto because = [&] {
-    return absl::StrCat(" (x is ", x.shape().DebugString(), ", h_prev is ",
-                        h_prev.shape().DebugString(), ")");
-  };
   sizes->batch = x.dim_size(0);
   sizes->inputs = x.dim_size(1);
   sizes->units = h_prev.dim_size(1);
-  const Index units = sizes->units;
   Index rows, twice;
-  if (!add_sizes(sizes->inputs, units, &rows) ||
-      !multiply_sizes(2, units, &twice)) {
+  if (!add_sizes(sizes->inputs, sizes->units, &rows) ||
+      !multiply_sizes(2, sizes->units, &twice)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "input size + cell size and 2 * cell size must be below 2^63",
-        because()));
+        because(ctx)()));
   }
+  return absl::OkStatus();
+}
+
+// Holds every input of the cell or its gradient against these sizes.
+absl::Status check_inputs(OpKernelContext* ctx, CellSizes* sizes) {
+  TF_RETURN_IF_ERROR(state_sizes(ctx, sizes));
+  const Index units = sizes->units;
+  const Index rows = sizes->inputs + units;
   const auto require = [&](int input, const char* words,
                            absl::Span<const Index> expected) {
     return require_shape(ctx->input(input), kNames[input], words, expected,
-                         because);
+                         because(ctx));
   };
-  constexpr char kGateWords[] = "[batch size, cell size]";
   TF_RETURN_IF_ERROR(require(kHPrev, kGateWords, {sizes->batch, units}));
-  TF_RETURN_IF_ERROR(
-      require(kWRu, "[input size + cell size, 2 * cell size]", {rows, twice}));
+  TF_RETURN_IF_ERROR(require(
+      kWRu, "[input size + cell size, 2 * cell size]", {rows, 2 * units}));
   TF_RETURN_IF_ERROR(
       require(kWC, "[input size + cell size, cell size]", {rows, units}));
-  TF_RETURN_IF_ERROR(require(kBRu, "[2 * cell size]", {twice}));
+  TF_RETURN_IF_ERROR(require(kBRu, "[2 * cell size]", {2 * units}));
   TF_RETURN_IF_ERROR(require(kBC, "[cell size]", {units}));
   for (int i = kR; i < ctx->num_inputs(); ++i) {
     TF_RETURN_IF_ERROR(require(i, kGateWords, {sizes->batch, units}));
@@ -206,8 +220,70 @@ class GruBlockCellGradOp : public OpKernel {
   }
 };
 
+template <class Device, class T>
+class GruBlockCellWeightGradOp : public OpKernel {
+ public:
+  explicit GruBlockCellWeightGradOp(OpKernelConstruction* ctx)
+      : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, Device::check());
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    enum : int { kX, kHPrev, kR, kDCBar, kDRBarUBar };
+    CellSizes sizes;
+    OP_REQUIRES_OK(ctx, state_sizes(ctx, &sizes));
+    const auto [batch, inputs, units] = sizes;
+    constexpr const char* kNames[] = {"x", "h_prev", "r", "d_c_bar"};
+    for (int input : {kHPrev, kR, kDCBar}) {
+      OP_REQUIRES_OK(ctx,
+                     require_shape(ctx->input(input), kNames[input], kGateWords,
+                                   {batch, units}, because(ctx)));
+    }
+    OP_REQUIRES_OK(
+        ctx, require_shape(ctx->input(kDRBarUBar), "d_r_bar_u_bar",
+                           "[batch size, 2 * cell size]", {batch, 2 * units},
+                           because(ctx)));
+    const Index rows = inputs + units;
+    Tensor *d_w_ru, *d_w_c, *d_b_ru, *d_b_c;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({rows, 2 * units}),
+                                             &d_w_ru));
+    OP_REQUIRES_OK(
+        ctx, ctx->allocate_output(1, TensorShape({rows, units}), &d_w_c));
+    OP_REQUIRES_OK(ctx,
+                   ctx->allocate_output(2, TensorShape({2 * units}), &d_b_ru));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(3, TensorShape({units}), &d_b_c));
+    if (units == 0) return;
+
+    using Core = CoreType<T>;
+    const auto* d_c_bar = input_data<T>(ctx->input(kDCBar));
+    const auto* d_gates = input_data<T>(ctx->input(kDRBarUBar));
+    GruWeightGradient<Core> call;
+    call.shape = one_step(sizes);
+    call.x = {input_data<T>(ctx->input(kX)), 0, inputs};
+    call.h0 = {input_data<T>(ctx->input(kHPrev)), units};
+    call.reset = {input_data<T>(ctx->input(kR)), 0, units};
+    call.d_gates[kReset] = {d_gates, 0, 2 * units};
+    call.d_gates[kUpdate] = {d_gates + units, 0, 2 * units};
+    call.d_gates[kCandidate] = {d_c_bar, 0, units};
+    call.d_kernel[kReset] = {output_data<T>(d_w_ru), 2 * units};
+    call.d_kernel[kUpdate] = {output_data<T>(d_w_ru) + units, 2 * units};
+    call.d_kernel[kCandidate] = {output_data<T>(d_w_c), units};
+    call.d_bias[kReset] = output_data<T>(d_b_ru);
+    call.d_bias[kUpdate] = output_data<T>(d_b_ru) + units;
+    call.d_bias[kCandidate] = output_data<T>(d_b_c);
+    for (int gate = 0; gate < kGates; ++gate) {
+      call.d_recurrent[gate] = call.d_kernel[gate];
+      call.d_recurrent[gate].data += inputs * call.d_kernel[gate].row;
+      if (inputs == 0) call.d_kernel[gate] = {};
+    }
+    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_weight_gradient<Core>, call));
+  }
+};
+
 FUSED_RNN_REGISTER("FusedRNN>GRUBlockCell", GruBlockCellOp)
 FUSED_RNN_REGISTER("FusedRNN>GRUBlockCellGrad", GruBlockCellGradOp)
+FUSED_RNN_REGISTER("FusedRNN>GRUBlockCellWeightGrad",
+                   GruBlockCellWeightGradOp)
 FUSED_RNN_TAKE_OVER("GRUBlockCell", GruBlockCellOp)
 FUSED_RNN_TAKE_OVER("GRUBlockCellGrad", GruBlockCellGradOp)
 

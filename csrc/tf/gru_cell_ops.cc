@@ -99,6 +99,45 @@ absl::Status cell_grad_shapes(InferenceContext* c) {
   return absl::OkStatus();
 }
 
+absl::Status cell_weight_grad_shapes(InferenceContext* c) {
+  enum : int { kX, kHPrev, kR, kDCBar, kDRBarUBar };
+  constexpr char kTwiceWords[] = "[batch size, 2 * cell size]";
+  const DimensionHandle twice = dim_of(c, kDRBarUBar, 1);
+  TF_RETURN_IF_ERROR(
+      require_multiple(c, kDRBarUBar, "d_r_bar_u_bar", kTwiceWords, twice, 2));
+  std::vector<DimensionHandle> batches, sizes;
+  for (int input : {kHPrev, kX, kR, kDCBar, kDRBarUBar}) {
+    batches.push_back(dim_of(c, input, 0));
+    if (input != kX && input != kDRBarUBar)
+      sizes.push_back(dim_of(c, input, 1));
+  }
+  sizes.push_back(quotient(c, twice, 2));
+  const DimensionHandle batch = first_known(c, batches);
+  const DimensionHandle units = first_known(c, sizes);
+  const DimensionHandle inputs = dim_of(c, kX, 1);
+  DimensionHandle twice_units, both;
+  TF_RETURN_IF_ERROR(c->Multiply(units, 2, &twice_units));
+  TF_RETURN_IF_ERROR(c->Add(inputs, units, &both));
+
+  const std::string because = absl::StrCat(
+      " (x is ", c->DebugString(c->input(kX)), ", h_prev is ",
+      c->DebugString(c->input(kHPrev)), ")");
+  TF_RETURN_IF_ERROR(require_shape(c, kX, "x", "[batch size, input size]",
+                                   {batch, inputs}, because));
+  constexpr const char* kNames[] = {"x", "h_prev", "r", "d_c_bar"};
+  for (int input : {kHPrev, kR, kDCBar}) {
+    TF_RETURN_IF_ERROR(require_shape(c, input, kNames[input], kGateWords,
+                                     {batch, units}, because));
+  }
+  TF_RETURN_IF_ERROR(require_shape(c, kDRBarUBar, "d_r_bar_u_bar", kTwiceWords,
+                                   {batch, twice_units}, because));
+  c->set_output(0, c->Matrix(both, twice_units));
+  c->set_output(1, c->Matrix(both, units));
+  c->set_output(2, c->Vector(twice_units));
+  c->set_output(3, c->Vector(units));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 REGISTER_OP("FusedRNN>GRUBlockCell")
@@ -157,10 +196,8 @@ REGISTER_OP("FusedRNN>GRUBlockCellGrad")
 The gradient of GRUBlockCell for incoming gradients of all its outputs.
 
 The inputs are those of the forward op, its outputs r, u and c, and the
-incoming gradients. The weight and bias gradients follow from the outputs:
-
-    d_w_ru = [x h_prev]^T d_r_bar_u_bar         d_b_ru = sum(d_r_bar_u_bar)
-    d_w_c = [x (r * h_prev)]^T d_c_bar          d_b_c = sum(d_c_bar)
+incoming gradients. GRUBlockCellWeightGrad makes the gradients of the weights
+and biases of the last two outputs.
 
 d_h: [batch size, cell size].
 d_gates: nothing, or d_r, d_u and d_c, each [batch size, cell size].
@@ -168,6 +205,27 @@ d_x: [batch size, input size].
 d_h_prev: [batch size, cell size].
 d_c_bar: [batch size, cell size], of the candidate before its tanh.
 d_r_bar_u_bar: [batch size, 2 * cell size], of the gates before the sigmoid.
+)doc");
+
+REGISTER_OP("FusedRNN>GRUBlockCellWeightGrad")
+    .Attr("T: {half, bfloat16, float, double}")
+    .Input("x: T")
+    .Input("h_prev: T")
+    .Input("r: T")
+    .Input("d_c_bar: T")
+    .Input("d_r_bar_u_bar: T")
+    .Output("d_w_ru: T")
+    .Output("d_w_c: T")
+    .Output("d_b_ru: T")
+    .Output("d_b_c: T")
+    .SetShapeFn(cell_weight_grad_shapes)
+    .Doc(R"doc(
+The gradients of GRUBlockCell's weights, of what GRUBlockCellGrad gives.
+
+    d_w_ru = [x h_prev]^T d_r_bar_u_bar         d_b_ru = sum(d_r_bar_u_bar)
+    d_w_c = [x (r * h_prev)]^T d_c_bar          d_b_c = sum(d_c_bar)
+
+d_w_ru, d_w_c, d_b_ru, d_b_c: as the weights themselves.
 )doc");
 
 }  // namespace fused_rnn

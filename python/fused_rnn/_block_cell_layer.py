@@ -7,7 +7,7 @@ from keras import ops
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 
 from fused_rnn import ops as fused_ops
-from fused_rnn._keras import require_tensorflow_backend
+from fused_rnn._keras import errors_name, require_tensorflow_backend
 
 
 @keras.saving.register_keras_serializable(package="fused_rnn")
@@ -156,6 +156,7 @@ class GRUBlockCell(keras.layers.Layer, DropoutRNNCell):
     def call(self, inputs, states, training=False):
         nested = keras.tree.is_nested(states)
         h_prev = states[0] if nested else states
+        inputs = ops.cast(inputs, self.compute_dtype)
         if h_prev.shape[-1] not in (None, self.units):
             raise ValueError(
                 f"Layer '{self.name}': expected a state of shape [batch,"
@@ -166,14 +167,15 @@ class GRUBlockCell(keras.layers.Layer, DropoutRNNCell):
         else:
             if training and 0.0 < self.dropout < 1.0:
                 inputs = inputs * self.get_dropout_mask(inputs)
-            h = fused_ops.gru_block_cell(
-                inputs,
-                h_prev,
-                ops.convert_to_tensor(self.gates_kernel),
-                ops.convert_to_tensor(self.candidate_kernel),
-                ops.convert_to_tensor(self.gates_bias),
-                ops.convert_to_tensor(self.candidate_bias),
-            ).h
+            with errors_name(self):
+                h = fused_ops.gru_block_cell(
+                    inputs,
+                    h_prev,
+                    ops.convert_to_tensor(self.gates_kernel),
+                    ops.convert_to_tensor(self.candidate_kernel),
+                    ops.convert_to_tensor(self.gates_bias),
+                    ops.convert_to_tensor(self.candidate_bias),
+                ).h
         return h, [h] if nested else h
 
     def _step_with_recurrent_dropout(self, x, h):

@@ -226,6 +226,8 @@ def _check_model(function, model):
     kind = f"{type(model).__module__}.{type(model).__name__}"
     if kind.startswith("tf_keras."):
         hint = "; save it, and load the file with Keras 3"
+    elif isinstance(model, type):
+        hint = "; it takes what the class makes, not the class"
     elif callable(getattr(model, "_gather_saveables_for_checkpoint", None)):
         hint = (
             "; a SavedModel holds a graph and no layers: fuse the model that"

@@ -1,5 +1,7 @@
 """What the Keras layers share: whether, and with what, the ops serve them."""
 
+import contextlib
+
 import keras
 import tensorflow as tf
 from keras import ops
@@ -39,6 +41,19 @@ def require_tensorflow_backend():
         )
 
 
+@contextlib.contextmanager
+def errors_name(layer):
+    """Puts the layer's name before the message of an error of the op."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"Layer '{layer.name}': {error}") from error
+    except tf.errors.InvalidArgumentError as error:
+        raise tf.errors.InvalidArgumentError(
+            error.node_def, error.op, f"Layer '{layer.name}': {error.message}"
+        ) from error
+
+
 def activation_name(function):
     """The op's name of an activation function, or None."""
     try:
@@ -69,7 +84,25 @@ def why_not_fused(cell, cell_classes):
             f"the compute dtype {cell.compute_dtype} is not one of"
             f" {', '.join(DTYPES)}"
         )
+    if cell.recurrent_dropout or (cell.dropout and cell.implementation == 1):
+        # Before 3.8 one mask served all gates, and dropped the state itself.
+        if getattr(cell, "dropout_mask_count", None) != 3:
+            return (
+                f"with these dropouts the cell of Keras {keras.__version__}"
+                " computes another function than that of 3.8 and newer"
+            )
     return None
+
+
+def input_dropout_mask(cell, sequences):
+    """A GRUCell's mask or masks on sequences [B, T, I]; None without dropout.
+
+    Of a step's inputs the cell needs the shape, and there may be no step.
+    """
+    if not cell.dropout:
+        return None
+    batch, inputs = ops.shape(sequences)[0], sequences.shape[-1]
+    return cell.get_dropout_mask(ops.zeros((batch, inputs), cell.compute_dtype))
 
 
 def dropped_inputs(cell, sequences, training):
@@ -82,12 +115,7 @@ def dropped_inputs(cell, sequences, training):
     kernel = ops.convert_to_tensor(cell.kernel)
     if not training or not 0.0 < cell.dropout < 1.0:
         return sequences, kernel
-    # Of a step's inputs the mask needs the shape; there may be no step.
-    mask = cell.get_dropout_mask(
-        ops.zeros(
-            (ops.shape(sequences)[0], sequences.shape[-1]), sequences.dtype
-        )
-    )
+    mask = input_dropout_mask(cell, sequences)
     if cell.implementation != 1:
         return sequences * ops.expand_dims(mask, 1), kernel
     sequences = ops.concatenate(

@@ -66,21 +66,12 @@ def _block_cell_grad(op, d_r, d_u, d_c, d_h):
             x, h_prev, w_ru, w_c, b_ru, b_c, r, u, c, d_h, d_gates
         )
     )
-    skipped = _skipped(op)
-    d_w_ru = d_w_c = d_b_ru = d_b_c = None
-    if 2 not in skipped:
-        d_w_ru = tf.matmul(
-            tf.concat([x, h_prev], axis=1), d_r_bar_u_bar, transpose_a=True
+    weights = [None] * 4
+    if not _skipped(op).issuperset(range(2, 6)):
+        weights = _ops.fused_rnn_gru_block_cell_weight_grad(
+            x, h_prev, r, d_c_bar, d_r_bar_u_bar
         )
-    if 3 not in skipped:
-        d_w_c = tf.matmul(
-            tf.concat([x, h_prev * r], axis=1), d_c_bar, transpose_a=True
-        )
-    if 4 not in skipped:
-        d_b_ru = tf.raw_ops.BiasAddGrad(out_backprop=d_r_bar_u_bar)
-    if 5 not in skipped:
-        d_b_c = tf.raw_ops.BiasAddGrad(out_backprop=d_c_bar)
-    return d_x, d_h_prev, d_w_ru, d_w_c, d_b_ru, d_b_c
+    return d_x, d_h_prev, *weights
 
 
 def _block_cell_grad_grad(op, e_x, e_h_prev, e_c_bar, e_r_bar_u_bar):
@@ -131,6 +122,24 @@ def _block_cell_grad_grad(op, e_x, e_h_prev, e_c_bar, e_r_bar_u_bar):
         None, g_h_prev, g_w_ru, g_w_c, None, None, g_r, g_u, g_c, g_d_h,
         *g_d_gates,
     ]
+
+
+@tf.RegisterGradient("FusedRNN>GRUBlockCellWeightGrad")
+def _block_cell_weight_grad_grad(op, e_w_ru, e_w_c, e_b_ru, e_b_c):
+    """With D and E for the gate gradients, [x h]ᵀ·D and [x r∘h]ᵀ·E are linear
+    in each factor; the biases' sums hand what arrives to every row."""
+    e_w_ru, e_w_c, e_b_ru, e_b_c = _dense(e_w_ru, e_w_c, e_b_ru, e_b_c)
+    x, h_prev, r, d_c_bar, d_r_bar_u_bar = op.inputs
+    sizes = [tf.shape(x)[1], tf.shape(h_prev)[1]]
+    p_x, p_h = tf.split(
+        tf.matmul(d_r_bar_u_bar, e_w_ru, transpose_b=True), sizes, axis=1
+    )
+    q_x, q_h = tf.split(
+        tf.matmul(d_c_bar, e_w_c, transpose_b=True), sizes, axis=1
+    )
+    g_r_bar_u_bar = tf.matmul(tf.concat([x, h_prev], axis=1), e_w_ru) + e_b_ru
+    g_c_bar = tf.matmul(tf.concat([x, h_prev * r], axis=1), e_w_c) + e_b_c
+    return p_x + q_x, p_h + q_h * r, q_h * h_prev, g_c_bar, g_r_bar_u_bar
 
 
 # The library's ops, and TensorFlow's own of the same name, which the library's

@@ -4,6 +4,7 @@
 argument, property, weight and config key is inherited.
 """
 
+import contextvars
 import warnings
 
 import keras
@@ -16,6 +17,8 @@ from fused_rnn._keras import (
     activation_name,
     cells_of,
     dropped_inputs,
+    errors_name,
+    input_dropout_mask,
     recurrent_dropout_mask,
     require_tensorflow_backend,
     why_not_fused,
@@ -24,14 +27,35 @@ from fused_rnn._keras import (
 __all__ = ["GRU", "GRUBlockCell", "GRUCell", "RNN"]
 
 
-def _standardize_mask(mask):
-    """[B, T] of bool; Keras also takes [B, T, 1] and numbers."""
+def _standardize_mask(mask, sequences):
+    """[B, T] of bool; Keras also takes [B, T, 1], numbers, and one row.
+
+    Raises:
+      ValueError: as Keras' loop does, another number of steps.
+    """
     if mask is None:
         return None
     mask = ops.cast(mask, "bool")
     if len(mask.shape) == 3 and mask.shape[2] == 1:
         mask = ops.squeeze(mask, 2)
-    return mask
+    if len(mask.shape) == 2 and not mask.shape[1:].is_compatible_with(
+        sequences.shape[1:2]
+    ):
+        raise ValueError(
+            f"a mask of {mask.shape[1]} steps for sequences of"
+            f" {sequences.shape[1]}"
+        )
+    return _all_rows(mask, sequences)
+
+
+def _all_rows(value, sequences):
+    """A matrix of one row is that of every sequence, as in Keras' sums."""
+    shape = tf.TensorShape(value.shape)
+    if shape.rank != 2 or shape[0] != 1 or sequences.shape[0] == 1:
+        return value
+    return ops.broadcast_to(
+        value, (ops.shape(sequences)[0], ops.shape(value)[1])
+    )
 
 
 class _Fused:
@@ -43,7 +67,6 @@ class _Fused:
     """
 
     _warned = False
-    _empty = False  # whether the sequences of this call have no steps
 
     @property
     def supports_jit(self):
@@ -52,17 +75,20 @@ class _Fused:
             "supports_jit"
         ]
 
-    @supports_jit.setter
-    def supports_jit(self, value):
-        self.__dict__["supports_jit"] = value
+    def __setattr__(self, name, value):
+        # Keras' own would leave out what the property answers already.
+        if name == "supports_jit":
+            self.__dict__[name] = value
+        else:
+            super().__setattr__(name, value)
 
     def _run(self, cell, sequences, state, mask, training, **options):
         """outputs and state of ``fused_rnn.gru`` with a cell's weights."""
+        # Keras leaves integers, say, to the product, which takes them.
+        sequences = ops.cast(sequences, cell.compute_dtype)
         sequences, kernel = dropped_inputs(cell, sequences, training)
-        if self._empty:
-            sequences = sequences[:, :0]
         bias = cell.bias
-        try:
+        with errors_name(self):
             return fused_ops.gru(
                 sequences,
                 state,
@@ -83,13 +109,6 @@ class _Fused:
                 training=True if training else None,
                 **options,
             )
-        except ValueError as error:
-            raise ValueError(f"Layer '{self.name}': {error}") from error
-        except tf.errors.InvalidArgumentError as error:
-            raise tf.errors.InvalidArgumentError(
-                error.node_def, error.op,
-                f"Layer '{self.name}': {error.message}",
-            ) from error
 
     def _falls_back(self):
         """Whether Keras has to compute it; warns the first time."""
@@ -152,34 +171,46 @@ class GRUCell(_Fused, keras.layers.GRUCell):
         nested = keras.tree.is_nested(states)
         state = states[0] if nested else states
         _, h = self._run(
-            self, ops.expand_dims(inputs, 1), state, None, training,
-            return_sequences=False,
+            self, ops.expand_dims(inputs, 1), _all_rows(state, inputs), None,
+            training, return_sequences=False,
         )
         return h, [h] if nested else h
+
+
+# The layer whose sequences have no steps in the call that is under way.
+_without_steps = contextvars.ContextVar("fused_rnn_without_steps", default=None)
 
 
 class _FusedSequence(_Fused):
     """What the layers over a whole sequence share, whatever their cells."""
 
     def call(self, sequences, initial_state=None, mask=None, training=False):
-        fused = self.fallback_reason is None
-        empty = fused and sequences.shape[1] == 0
-        unroll = fused and self.unroll
-        if not (empty or unroll):
-            return super().call(
-                sequences, initial_state, mask=mask, training=training
-            )
-        # Keras shapes its dropout masks by step 0, and does not unroll over an
-        # unknown number of steps. The op needs neither: hide both from Keras.
-        if empty:
+        steps = sequences.shape[1] if self.fallback_reason is None else 1
+        # Keras looks at step 0, and does not unroll over an unknown number of
+        # steps. The op needs neither: hide both from Keras.
+        hide_unroll = self.unroll and steps is None
+        if steps == 0:
             sequences = ops.pad(sequences, [[0, 0], [0, 1], [0, 0]])
-        self._empty, self.unroll = empty, False
+        token = _without_steps.set(self if steps == 0 else None)
+        if hide_unroll:
+            self.unroll = False
         try:
             return super().call(
                 sequences, initial_state, mask=mask, training=training
             )
         finally:
-            self._empty, self.unroll = False, bool(unroll)
+            if hide_unroll:
+                self.unroll = True
+            _without_steps.reset(token)
+            # After an error too, or the next call would take this one's.
+            self._maybe_reset_dropout_masks(self.cell)
+
+    def _maybe_config_dropout_masks(self, cell, input_sequence, input_state):
+        """Left to ``inner_loop``: at run time there may be no step 0."""
+        if self.fallback_reason is not None:
+            super()._maybe_config_dropout_masks(
+                cell, input_sequence, input_state
+            )
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
         if self._falls_back():
@@ -188,15 +219,26 @@ class _FusedSequence(_Fused):
             )
         if keras.tree.is_nested(mask):
             mask = mask[0]
-        mask = _standardize_mask(mask)
+        if _without_steps.get() is self:
+            sequences = sequences[:, :0]
         cells = cells_of(self.cell)
+        given = keras.tree.flatten(initial_state)
+        with errors_name(self):
+            mask = _standardize_mask(mask, sequences)
+            if len(given) != len(cells):
+                raise ValueError(
+                    f"expected {len(cells)} initial state(s), one a cell, got"
+                    f" {len(given)}"
+                )
         outputs, states = sequences, []
-        for i, (cell, state) in enumerate(
-            zip(cells, keras.tree.flatten(initial_state), strict=True)
-        ):
+        for i, (cell, state) in enumerate(zip(cells, given)):
             # Reversed by the first cell, the sequence stays so for the others.
             if self.go_backwards and mask is not None and i == 1:
                 mask = ops.flip(mask, axis=1)
+            state = _all_rows(state, outputs)
+            # Keras draws both whether or not it trains.
+            input_dropout_mask(cell, outputs)
+            cell.get_recurrent_dropout_mask(state)
             outputs, state = self._run(
                 cell,
                 outputs,
@@ -263,6 +305,12 @@ class GRU(_FusedSequence, keras.layers.GRU):
     def __init__(self, units, *args, **kwargs):
         require_tensorflow_backend()
         super().__init__(units, *args, **kwargs)
+
+    def inner_loop(self, sequences, initial_state, mask, training=False):
+        # Keras' GRU takes the first of several states.
+        return super().inner_loop(
+            sequences, initial_state[:1], mask, training=training
+        )
 
     @property
     def fallback_reason(self):

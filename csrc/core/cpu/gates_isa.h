@@ -42,6 +42,19 @@ template <class C, class T, class At>
   return row ? at.get(row + j) : splat<C>(0);
 }
 
+// While a row is worked on, its successor's line is fetched: rows of the
+// caller's arrays are far apart, and their hardware streams too many and short.
+template <class T>
+[[gnu::always_inline]] inline void fetch(const T* row, Index distance,
+                                         Index j) {
+  if (row) prefetch(row + distance + j);
+}
+template <class T>
+[[gnu::always_inline]] inline void fetch_to_write(T* row, Index distance,
+                                                  Index j) {
+  if (row) prefetch_to_write(row + distance + j);
+}
+
 template <class T>
 void forward_after(const ForwardTile<T>& t) {
   using C = Compute<T>;
@@ -137,6 +150,12 @@ template <class T, class At>
   return sum;
 }
 
+template <class T>
+[[gnu::always_inline]] inline const T* h_prev_or_null(const BackwardTile<T>& t,
+                                                      Index i) {
+  return t.h_prev[i] ? t.h_prev[i] + t.unit : nullptr;
+}
+
 // Both conventions meet here: what h_t = z∘h + (1−z)∘c hands to z̄, c̄ and h.
 // kAfter adds the reset gate, which reset before can only do one product later.
 template <bool kAfter, class T>
@@ -144,11 +163,13 @@ void backward_blend(const BackwardTile<T>& t) {
   using C = Compute<T>;
   with_activations(t, [&](auto f) __attribute__((always_inline)) {
     for_each_row(t.rows, [&](Index i, Index b) __attribute__((always_inline)) {
+      const Index next = t.rows.ahead(i);
       const C* d = row_at(t.d, i);
       const T* d_output = row_or_null(t.d_output, b);
       C* output_carry = row_or_null(t.output_carry, i);
       C* carry = row_at(t.carry, i);
-      const T* h_prev = t.h_prev[i] ? t.h_prev[i] + t.unit : nullptr;
+      const T* h_prev = h_prev_or_null(t, i);
+      const T* h_next = h_prev_or_null(t, next ? i + 1 : i);
       const T* z_row = row_at(t.reserve[kUpdate], b);
       const T* r_row = kAfter ? row_at(t.reserve[kReset], b) : nullptr;
       const T* c_row = row_at(t.reserve[kCandidate], b);
@@ -157,7 +178,20 @@ void backward_blend(const BackwardTile<T>& t) {
       const T* in_z = row_or_null(t.d_reserve[kUpdate], b);
       const T* in_r = row_or_null(t.d_reserve[kReset], b);
       const T* in_c = row_or_null(t.d_reserve[kCandidate], b);
+      const auto fetch_gate = [&](int g, Index j)
+          __attribute__((always_inline)) {
+        fetch(row_at(t.reserve[g], b), next * t.reserve[g].row, j);
+        fetch_to_write(row_at(t.d_gates[g], b), next * t.d_gates[g].row, j);
+      };
       span<C>(t.units, [&](Index j, auto at) __attribute__((always_inline)) {
+        fetch_gate(kUpdate, j);
+        fetch_gate(kCandidate, j);
+        if constexpr (kAfter) {
+          fetch_gate(kReset, j);
+          fetch_gate(kRecurrentCandidate, j);
+        }
+        fetch(d_output, next * t.d_output.row, j);
+        fetch(h_next, 0, j);
         const Vec<C> dh = arriving(at, d, d_output, output_carry, j);
         const Vec<C> z = at.get(z_row + j);
         const Vec<C> c = at.get(c_row + j);
@@ -203,14 +237,17 @@ void backward_before_reset(const BackwardTile<T>& t) {
   using C = Compute<T>;
   with_activations(t, [&](auto f) __attribute__((always_inline)) {
     for_each_row(t.rows, [&](Index i, Index b) __attribute__((always_inline)) {
+      const Index next = t.rows.ahead(i);
       const C* d = row_at(t.d, i);
       C* carry = row_at(t.carry, i);
-      const T* h_prev = t.h_prev[i] ? t.h_prev[i] + t.unit : nullptr;
+      const T* h_prev = h_prev_or_null(t, i);
       const T* r_row = row_at(t.reserve[kReset], b);
       const T* in_r = row_or_null(t.d_reserve[kReset], b);
       C* operand = row_at(t.operand[kReset], i);
       T* d_gate = row_at(t.d_gates[kReset], b);
       span<C>(t.units, [&](Index j, auto at) __attribute__((always_inline)) {
+        fetch(r_row, next * t.reserve[kReset].row, j);
+        fetch_to_write(d_gate, next * t.d_gates[kReset].row, j);
         const Vec<C> d_reset_h = load(d + j);
         const Vec<C> r = at.get(r_row + j);
         const Vec<C> d_r = (d_reset_h * get_or_zero<C>(at, h_prev, j) +

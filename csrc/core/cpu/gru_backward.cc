@@ -14,6 +14,10 @@
 namespace fused_rnn {
 namespace {
 
+// To fetch the gate gradients of a row from another core costs about as much as
+// packing the weights of so many units.
+constexpr Index kUnitsOfARow = 16;
+
 template <class T>
 class Backward {
  public:
@@ -50,7 +54,7 @@ class Backward {
   }
   void find_h_prev(const Scratch&, const Slice&, Index t, Index active) const;
   void products(const Scratch&, const Slice&, Index t, int first_gate,
-                int end_gate, Index rows);
+                int end_gate, Index rows, Rows<const C> start);
   void arrive(const Scratch&, const Slice&, Index t);
   void step(const Scratch&, const Slice&, Index t, int stage);
   void pass_masked(const Scratch&, const Slice&, Index t, Index active,
@@ -63,6 +67,11 @@ class Backward {
   std::size_t padded_bytes(const Slice& slice) const {
     return static_cast<std::size_t>(round_up(slice.units, kernels_.width)) *
            sizeof(C);
+  }
+  void copy_rows(Rows<const C> from, const Slice& slice, Index first, Index end,
+                 C* to) const {
+    for (Index i = first; i < end; ++i)
+      std::memcpy(to + i * row_, from.data + i * from.row, padded_bytes(slice));
   }
   static Rows<const T> step_of(const Sequence<const T>& s, Index t, Index j) {
     return s ? Rows<const T>{s.at(t, 0) + j, s.row} : Rows<const T>{};
@@ -79,15 +88,18 @@ class Backward {
   C* carry_ = nullptr;
   C* output_carry_ = nullptr;
   C* operand_[2][kReserve] = {};  // of the steps of either parity
-  C* zeros_ = nullptr;
+  C* zeros_ = nullptr;  // [row_]
   PartScratch<Scratch> scratch_;
 };
 
 template <class T>
 void Backward<T>::plan() {
+  const Index rows_worth_all_weights =
+      std::max<Index>(kernels_.block_rows, units() / kUnitsOfARow);
   split_ = choose_split({threads_.count, steps(), args_.shape.batch, units(),
                          kGates * units() * units(), kernels_.width,
-                         kernels_.block_rows, kernels_.max_vectors});
+                         kernels_.block_rows, kernels_.max_vectors,
+                         rows_worth_all_weights});
   row_ = scratch_row<C>(units(), kernels_.width);
   const Packing packing =
       steps() == 1 ? Packing::kStreamed : Packing::kPacked;
@@ -107,7 +119,7 @@ void Backward<T>::layout(Workspace& workspace) {
   for (auto& gates : operand_)
     for (int g = 0; g < kReserve; ++g)
       if (has_operand(g)) gates[g] = workspace.take<C>(batch * row_);
-  zeros_ = workspace.take<C>(split_.panel_columns);
+  zeros_ = workspace.take<C>(row_);
 
   scratch_.take(workspace, *this, split_.parts);
 }
@@ -129,7 +141,7 @@ void Backward<T>::prepare() {
   const Slice all{0, batch, 0, units()};
   kernels_.read_rows(args_.d_state, order_.block(all, batch), units(),
                      {carry_, row_});
-  std::fill(zeros_, zeros_ + split_.panel_columns, C(0));
+  std::fill(zeros_, zeros_ + row_, C(0));
   if (output_carry_)
     std::fill(output_carry_, output_carry_ + batch * row_, C(0));
 }
@@ -147,17 +159,23 @@ void Backward<T>::find_h_prev(const Scratch& s, const Slice& slice, Index t,
   }
 }
 
-// d += Σ_gates d_gate(t)·R_gᵀ for the first rows of the slice.
+// d = start + Σ_gates d_gate(t)·R_gᵀ for the first rows of the slice.
 template <class T>
 void Backward<T>::products(const Scratch& s, const Slice& slice, Index t,
-                           int first_gate, int end_gate, Index rows) {
+                           int first_gate, int end_gate, Index rows,
+                           Rows<const C> start) {
+  if (dropout()) copy_rows(start, slice, 0, rows, s.d);
   const auto product = [&](int g, Index j, Index n) {
     const int operand = recurrent_gate(g, args_.options);
     const Rows<C> a = rows_of(operand_[t & 1][operand], slice, 0);
     const Rows<C> d{s.d + j - slice.unit, row_};
     if (!dropout()) {
-      recurrent_[g].product(rows, {a.data, a.row}, units(), j, n, s.panel,
-                            {d.data, d.row}, d);
+      const Rows<const C> init = g == first_gate
+                                     ? Rows<const C>{start.data + j - slice.unit,
+                                                     start.row}
+                                     : Rows<const C>{d.data, d.row};
+      recurrent_[g].product(rows, {a.data, a.row}, units(), j, n, s.panel, init,
+                            d);
       return;
     }
     const Rows<C> one_gate{s.product, split_.panel_columns};
@@ -177,12 +195,13 @@ void Backward<T>::products(const Scratch& s, const Slice& slice, Index t,
 // d = what reaches h_t from the steps after it.
 template <class T>
 void Backward<T>::arrive(const Scratch& s, const Slice& slice, Index t) {
-  const Rows<C> carry = rows_of(carry_, slice, slice.unit);
-  for (Index i = 0; i < slice.rows; ++i)
-    std::memcpy(s.d + i * row_, carry.data + i * row_, padded_bytes(slice));
-  if (t + 1 < steps())
-    products(s, slice, t + 1, kUpdate, after() ? kGates : kCandidate,
-             order_.active(slice, t + 1));
+  const Rows<C> own = rows_of(carry_, slice, slice.unit);
+  const Rows<const C> carry{own.data, own.row};
+  const Index active = t + 1 < steps() ? order_.active(slice, t + 1) : 0;
+  if (active > 0)
+    products(s, slice, t + 1, kUpdate, after() ? kGates : kCandidate, active,
+             carry);
+  copy_rows(carry, slice, active, slice.rows, s.d);
 }
 
 template <class T>
@@ -219,8 +238,7 @@ void Backward<T>::step(const Scratch& s, const Slice& slice, Index t,
             : kernels_.backward_before_candidate(tile);
     if (order_.masked()) pass_masked(s, slice, t, active, valid);
   } else {
-    std::fill(s.d, s.d + active * row_, C(0));
-    products(s, slice, t, kCandidate, kGates, active);
+    products(s, slice, t, kCandidate, kGates, active, {zeros_, 0});
     kernels_.backward_before_reset(tile);
   }
 }

@@ -11,6 +11,8 @@ namespace {
 constexpr Index kChunkBytes = 256 * 1024;
 // Fewer rows do not pay for packing a panel that serves one step only.
 constexpr Index kRowsWorthStreaming = 16;
+// A step of so many rows hides that every part packs all weights.
+constexpr Index kRowsWorthAllWeights = 64;
 // Rows of the caller's arrays are written in runs of about so many units: long
 // enough to fill pages' lines in order, short enough for the products to stay
 // in cache until the gates read them.
@@ -26,7 +28,8 @@ void Forward<T>::plan(bool keep_packed) {
   const Index inputs = shape.inputs;
   split_ = choose_split({threads_.count, steps(), shape.batch, units(),
                          kGates * units() * (inputs + units()), kernels_.width,
-                         kernels_.block_rows, kernels_.max_vectors});
+                         kernels_.block_rows, kernels_.max_vectors,
+                         kRowsWorthAllWeights});
   row_ = scratch_row<C>(units(), kernels_.width);
   input_row_ = scratch_row<C>(inputs, kernels_.width);
 

@@ -260,12 +260,9 @@ void WeightGradient<T>::add(const Sum& sum, const C* left, Index group,
         first ? zeros_ : to,
         first ? 0 : sum.sum.row,
         to,
-        sum.sum.row};
-    // The next block's sums come from far away while this one adds up.
-    if (i + block < sum.rows && count >= kDeepEnough)
-      for (Index next = block; next < block + rows; ++next)
-        for (Index v = 0; v < n; v += 64 / static_cast<Index>(sizeof(C)))
-          __builtin_prefetch(to + next * sum.sum.row + v, 1);
+        sum.sum.row,
+        reinterpret_cast<const char*>(to + block * sum.sum.row),
+        sum.sum.row * static_cast<Index>(sizeof(C))};
     kernels_.tile_transposed[rows][ceil_div(n, kernels_.width)](args);
   };
   const auto blocks = [&](auto body) {

@@ -22,6 +22,9 @@ constexpr int kMaxVectors = 12;
 //   a(i, k) = a[i * a_row + k], or of a transposed left side a[k * a_row + i]
 //   b[k, j] = b[k * b_k + j]        whole vectors are read
 //   init_row may be 0 (the same for all rows), init may be c
+// Meanwhile it fetches what later blocks need, from L3 or memory: a line at
+// ahead + k * ahead_step bytes for each k or, of a transposed left side, `rows`
+// rows as wide as the block, ahead_step bytes apart. Any address will do.
 template <class C>
 struct TileArgs {
   const C* a;
@@ -33,6 +36,8 @@ struct TileArgs {
   Index init_row;
   C* c;
   Index c_row;
+  const char* ahead;
+  Index ahead_step;
 };
 template <class C>
 using TileKernel = void (*)(const TileArgs<C>&);
@@ -48,6 +53,10 @@ struct BlockRows {
 
   Index batch(Index i) const { return position ? position[i] : first + i; }
   bool skip(Index i) const { return valid && !valid[i]; }
+  // How many batch rows further the row after row i lies.
+  Index ahead(Index i) const {
+    return i + 1 < count ? batch(i + 1) - batch(i) : 0;
+  }
 };
 
 // The elementwise part of a forward step. Pointers stand at the block's first

@@ -20,6 +20,8 @@ enum class Packing { kPacked, kStreamed, kInPlace };
 // Rows of a streamed piece: three vectors wide it takes half of an L1 cache.
 constexpr Index kStreamDepth = 128;
 
+constexpr Index kLine = 64;  // bytes of a cache line
+
 // The [depth, columns] matrix that `source` stores plain, or transposed:
 // element (k, j) at source.data[j * source.row + k]. A panel is named by its
 // first column, a multiple of the vector width, and its number of columns.
@@ -70,8 +72,9 @@ class Panels {
   void product(Index rows, Rows<const C> a, Index depth, Index j, Index count,
                C* buffer, Rows<const C> init, Rows<C> c) const {
     if (depth == 0 || packing_ == Packing::kPacked) {
-      multiply(rows, a, depth, {packed_ + j * depth_, padded(count)}, count,
-               init, c);
+      const Rows<const C> panel{packed_ + j * depth_, padded(count)};
+      multiply(rows, a, depth, panel, count, init, c,
+               panel_behind(panel, depth, blocks_of(rows, count)));
       return;
     }
     Index done = 0;
@@ -82,7 +85,7 @@ class Panels {
         done = count / kernels_->width * kernels_->width;
         if (done > 0)
           multiply(rows, a, depth, {source_.data + j, source_.row}, done, init,
-                   c);
+                   c, Ahead{});
       }
     }
     if (done == count) return;
@@ -91,8 +94,16 @@ class Panels {
     for (Index k = 0; k < depth; k += kStreamDepth) {
       const Index piece = std::min(kStreamDepth, depth - k);
       pack_piece(j + done, count - done, k, piece, buffer);
+      const Index next = k + piece;
+      Ahead ahead;
+      if (next < depth)
+        ahead = transposed_
+                    ? rows_of(source_.data + j * source_.row + next,
+                              std::min(kStreamDepth, depth - next))
+                    : rows_of(source_.data + next * source_.row + j + done,
+                              count - done);
       multiply(rows, {a.data + k, a.row}, piece,
-               {buffer, padded(count - done)}, count - done, init, c);
+               {buffer, padded(count - done)}, count - done, init, c, ahead);
       init = {c.data, c.row};
     }
   }
@@ -109,19 +120,57 @@ class Panels {
                      count, to, padded(count));
   }
 
+  // What register blocks fetch while they work: block n, while n < blocks, a
+  // line from first + n * block + k * step bytes for each k.
+  struct Ahead {
+    Index blocks = 0;
+    const char* first = nullptr;
+    Index block = 0;
+    Index step = 0;
+  };
+
+  // The panel behind a packed one, in even shares. Two blocks or one take theirs
+  // as fast as it comes: nothing to be hidden.
+  static Ahead panel_behind(Rows<const C> panel, Index depth, Index blocks) {
+    if (blocks <= 2) return {};
+    const Index step = panel.row * static_cast<Index>(sizeof(C)) / blocks;
+    return {blocks,
+            reinterpret_cast<const char*>(panel.data + depth * panel.row),
+            depth * step, step};
+  }
+  // Rows of the caller's matrix, each block one column of lines; a row that is
+  // not aligned has one more than it fills.
+  Ahead rows_of(const T* first, Index columns) const {
+    const auto size = static_cast<Index>(sizeof(T));
+    return {columns * size / kLine + 1, reinterpret_cast<const char*>(first),
+            kLine, source_.row * size};
+  }
+
+  int block_rows(Index count) const {
+    int rows = kernels_->block_rows;
+    while (kernels_->max_vectors[rows] < padded(count) / kernels_->width)
+      --rows;
+    return rows;
+  }
+  Index blocks_of(Index rows, Index count) const {
+    return ceil_div(rows, block_rows(count));
+  }
+
   // Any number of rows, in register blocks of even size.
   void multiply(Index rows, Rows<const C> a, Index depth, Rows<const C> b,
-                Index count, Rows<const C> init, Rows<C> c) const {
+                Index count, Rows<const C> init, Rows<C> c,
+                const Ahead& ahead) const {
     const Index vectors = padded(count) / kernels_->width;
-    int block = kernels_->block_rows;
-    while (kernels_->max_vectors[block] < vectors) --block;
-    const Index blocks = ceil_div(rows, block);
+    const Index blocks = blocks_of(rows, count);
     for (Index n = 0, i = 0; n < blocks; ++n) {
       const Index end = rows * (n + 1) / blocks;
-      const TileArgs<C> tile{a.data + i * a.row,       a.row, b.data,
-                             b.row,                    depth,
-                             init.data + i * init.row, init.row,
-                             c.data + i * c.row,       c.row};
+      const bool fetch = n < ahead.blocks;
+      const TileArgs<C> tile{
+          a.data + i * a.row, a.row, b.data, b.row, depth,
+          init.data + i * init.row, init.row, c.data + i * c.row, c.row,
+          fetch ? ahead.first + n * ahead.block
+                : reinterpret_cast<const char*>(b.data),
+          fetch ? ahead.step : 0};
       kernels_->tile[end - i][vectors](tile);
       i = end;
     }

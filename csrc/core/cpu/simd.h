@@ -12,6 +12,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #ifndef FUSED_RNN_ISA_NAME
@@ -134,6 +136,14 @@ FUSED_RNN_INLINE Vec<C> abs(Vec<C> v) {
   return of_bits<C>(bits_of(v) & ~kSignBit<C>);
 }
 
+FUSED_RNN_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+FUSED_RNN_INLINE void prefetch_to_write(const void* p) {
+  __builtin_prefetch(p, 1, 3);
+}
+FUSED_RNN_INLINE void prefetch_to_l2(const void* p) {
+  __builtin_prefetch(p, 0, 2);
+}
+
 // a·b + c, rounded once where the processor can.
 // min and max return b where either is NaN.
 #if defined(FUSED_RNN_AVX512)
@@ -179,11 +189,21 @@ FUSED_RNN_INLINE Vec<double> max(Vec<double> a, Vec<double> b) {
   return (Vec<double>::Raw)_mm256_max_pd(a.raw, b.raw);
 }
 #else
+#if defined(__aarch64__)
+FUSED_RNN_INLINE Vec<float> fma(Vec<float> a, Vec<float> b, Vec<float> c) {
+  return (Vec<float>::Raw)vfmaq_f32((float32x4_t)c.raw, (float32x4_t)a.raw,
+                                    (float32x4_t)b.raw);
+}
+FUSED_RNN_INLINE Vec<double> fma(Vec<double> a, Vec<double> b, Vec<double> c) {
+  return (Vec<double>::Raw)vfmaq_f64((float64x2_t)c.raw, (float64x2_t)a.raw,
+                                     (float64x2_t)b.raw);
+}
+#else
 template <class C>
 FUSED_RNN_INLINE Vec<C> fma(Vec<C> a, Vec<C> b, Vec<C> c) {
-  // The compiler contracts this where the target has the instruction.
   return a.raw * b.raw + c.raw;
 }
+#endif
 template <class C>
 FUSED_RNN_INLINE Vec<C> min(Vec<C> a, Vec<C> b) {
   return a.raw < b.raw ? a.raw : b.raw;

@@ -37,9 +37,12 @@ Split choose_split(const SplitQuestion& q) {
   const Index wanted = std::clamp<Index>(work / kWorkWorthAThread, 1,
                                          std::max(1, q.threads));
   const bool barrier_pays = step_work / wanted >= kWorkWorthABarrier;
-  // One step has no barrier worth speaking of, and its weights are packed once
-  // by whoever owns the columns.
-  if (q.steps > 1 && (q.batch >= wanted * q.block_rows || !barrier_pays)) {
+  // Without steps to come there is no barrier to be saved, and packing weights
+  // once instead of in each part is worth it for few rows.
+  const bool rows_pay =
+      q.steps > 1 ? q.batch >= wanted * q.block_rows || !barrier_pays
+                  : q.batch / wanted >= q.one_step_rows;
+  if (rows_pay) {
     split.by_rows = true;
     split.parts = std::min(wanted, std::max<Index>(1, q.batch));
   }

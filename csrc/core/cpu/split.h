@@ -4,6 +4,8 @@
 #ifndef FUSED_RNN_CORE_CPU_SPLIT_H_
 #define FUSED_RNN_CORE_CPU_SPLIT_H_
 
+#include <limits>
+
 #include "core/types.h"
 
 namespace fused_rnn {
@@ -43,6 +45,11 @@ struct SplitQuestion {
   int width;
   int block_rows;
   const int* max_vectors;  // of a register block with so many rows
+  // Rows of a part from which a single step is split by rows too. Every part
+  // then reads all weights; no part waits for what others have computed.
+  Index one_step_rows = kNever;
+
+  static constexpr Index kNever = std::numeric_limits<Index>::max() / 2;
 };
 
 Split choose_split(const SplitQuestion&);

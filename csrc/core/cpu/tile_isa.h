@@ -40,8 +40,7 @@ void tile(const TileArgs<C>& args) {
   const C* b = args.b;
   const Index a_row = args.a_row;
   const Index b_k = args.b_k;
-  const Index end = args.k;
-  for (Index k = 0; k < end; ++k) {
+  const auto add_product = [&]() __attribute__((always_inline)) {
     Vec<C> bv[kVectors];
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) bv[v] = load(b + v * kW);
@@ -53,6 +52,25 @@ void tile(const TileArgs<C>& args) {
     }
     a += kTransposed ? a_row : 1;
     b += b_k;
+  };
+  const char* ahead = args.ahead;
+  const Index ahead_step = args.ahead_step;
+  if constexpr (kTransposed) {
+    // Spread over the depth: all at once would fill the line buffers.
+    for (Index i = 0, k = 0; i < kRows; ++i) {
+      for (int v = 0; v < kVectors; ++v) prefetch_to_write(ahead + v * kVectorBytes);
+      ahead += ahead_step;
+      for (const Index end = args.k * (i + 1) / kRows; k < end; ++k)
+        add_product();
+    }
+  } else {
+    // Few rows take their panel as fast as it comes: nothing to be hidden.
+    constexpr bool kFetches = kRows > kBlockRows / 2;
+    for (Index k = 0; k < args.k; ++k) {
+      if constexpr (kFetches) prefetch_to_l2(ahead);
+      ahead += ahead_step;
+      add_product();
+    }
   }
 
   C* c = args.c;
