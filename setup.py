@@ -42,6 +42,8 @@ sys.modules[_spec.name] = finder
 _spec.loader.exec_module(finder)
 
 SETTING = os.environ.get(finder.VARIABLE, "")
+# Kernels for GPUs: "on", "off", or "auto"; CMakeLists.txt says what that does.
+CUDA = os.environ.get("FUSED_RNN_CUDA", "auto")
 
 
 # ---- Checks, each of which ends with one sentence.
@@ -118,8 +120,14 @@ def build_editable(*arguments, **options):
     return build_meta.build_editable(*arguments, **options)
 
 
+def check_cuda():
+    if CUDA not in ("auto", "on", "off"):
+        fail(f"FUSED_RNN_CUDA must be auto, on or off, got {CUDA}.")
+
+
 def check_all():
     """Fails before setuptools prints what it copies."""
+    check_cuda()
     check_compiler()
     check_tools()
     find_tensorflow()
@@ -187,6 +195,7 @@ class CMakeBuild(build_ext):
             f"-DFUSED_RNN_LIBRARY_DIR={folder}",
             f"-DFUSED_RNN_PYTHON_EXECUTABLE={sys.executable}",
             f"-DFUSED_RNN_TF={'ON' if find_tensorflow() else 'OFF'}",
+            f"-DFUSED_RNN_CUDA={CUDA}",
         ]
         if shutil.which("ninja"):
             configure.append("-GNinja")

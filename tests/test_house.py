@@ -13,7 +13,9 @@ SOURCES = sorted(
     if path.suffix in (".cc", ".h", ".cu")
 )
 MODULES = sorted((ROOT / "python/fused_rnn").rglob("*.py"))
-BUILD_FILES = ["CMakeLists.txt", "BUILD", "bazel/flags.bzl", "setup.py"]
+BUILD_FILES = [
+    "CMakeLists.txt", "cmake/cuda.cmake", "BUILD", "bazel/flags.bzl", "setup.py",
+]
 
 
 def name(path):
@@ -61,6 +63,42 @@ def test_the_core_includes_itself_and_the_standard_library():
         if not allowed.fullmatch(include)
     ]
     assert not foreign
+
+
+# What other rooms see of the kernels for GPUs, and what that is made of.
+PLAIN_CUDA_HEADERS = ("gru_cuda.h", "library.h")
+
+
+def test_other_rooms_see_plain_headers_of_the_cuda_room():
+    room = "core/cuda/"
+    foreign = [
+        f"{name(path)} includes {include}"
+        for path in SOURCES
+        if name(path).startswith("csrc/")
+        and not name(path).startswith("csrc/" + room)
+        for include in includes(path)
+        if include.startswith(room)
+        and include not in [room + header for header in PLAIN_CUDA_HEADERS]
+    ]
+    # open.cc is part of the libraries that use them; the calls are compiled by
+    # a compiler that may know no CUDA.
+    for header in (*PLAIN_CUDA_HEADERS, "kernels.h", "persistent.h", "call.h"):
+        foreign += [
+            f"{header} includes {include}"
+            for include in includes(ROOT / "csrc" / room / header)
+            if not re.fullmatch(r"core/(?!cuda/launch).*|[a-z_]+", include)
+        ]
+    assert not foreign
+
+
+def test_kernels_are_launched_through_one_wrapper():
+    launches = [
+        name(path)
+        for path in SOURCES
+        if re.search(r"<<<|cudaLaunch|cudaStreamSynchronize|cudaMalloc",
+                     path.read_text())
+    ]
+    assert launches == ["csrc/core/cuda/launch.h"]
 
 
 def test_flags_keep_nan_and_infinity():

@@ -214,7 +214,8 @@ def test_info_says_what_was_built_and_what_runs():
     assert facts["TensorFlow"] == tf.__version__
     assert facts["built for TensorFlow"] == built.tensorflow
     assert facts["ops"] == "loaded"
-    assert facts["CUDA"] == ("built" if built.cuda else "not built")
+    assert facts["CUDA"] == (built.cuda or "not built")
+    assert ("GPU" in facts) == bool(built.cuda)
     assert facts["instruction sets compiled"] == ", ".join(built.isas)
     supported = facts["instruction sets supported"].split(", ")
     assert facts["instruction set in use"] == os.environ.get(

@@ -230,6 +230,11 @@ REQUIRES = "setup.get_requires_for_build_wheel()"
         ),
         (
             "setup.build_wheel('folder')",
+            {"FUSED_RNN_CUDA": "yes"},
+            ["FUSED_RNN_CUDA must be auto, on or off, got yes"],
+        ),
+        (
+            "setup.build_wheel('folder')",
             {"PATH": "only a compiler"},
             ["the build needs cmake", "pip install cmake ninja"],
         ),
@@ -240,7 +245,10 @@ REQUIRES = "setup.get_requires_for_build_wheel()"
             ["headers of TensorFlow 2.19 or 2.20 or 2.21", "found none"],
         ),
     ],
-    ids=["no compiler", "wrong CXX", "setting", "no cmake", "no TensorFlow"],
+    ids=[
+        "no compiler", "wrong CXX", "setting", "wrong CUDA", "no cmake",
+        "no TensorFlow",
+    ],
 )
 def test_what_the_build_lacks_is_said_in_one_line(
     programs, code, environment, words
@@ -300,7 +308,7 @@ def test_the_source_distribution_is_enough_to_build_and_test(tmp_path):
     assert 'tensorflow[and-cuda]<2.22,>=2.19; extra == "gpu"' in metadata
     wanted = {
         str(path.relative_to(ROOT))
-        for folder in ("bazel", "csrc", "docs", "python", "tests")
+        for folder in ("bazel", "cmake", "csrc", "docs", "python", "tests")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".cc", ".h", ".md", ".bzl")
         or path.name in ("BUILD", "WORKSPACE")

@@ -6,6 +6,7 @@
 #include "core/thread_pool.h"
 #include "python/call.h"
 #include "python/functions.h"
+#include "python/gru_cuda.h"
 #include "python/gru_stream.h"
 
 namespace fused_rnn {
@@ -39,6 +40,7 @@ PYBIND11_MODULE(_core, m) {
   m.def("gru", &gru);
   m.def("gru_grad", &gru_grad);
   bind_gru_stream(m);
+  bind_gru_cuda(m);
 }
 
 }  // namespace

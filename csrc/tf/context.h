@@ -1,17 +1,14 @@
-// What a TensorFlow kernel hands to the core: threads, scratch, element types.
+// What kernels of TensorFlow ops share: element types, checks of sizes.
 #ifndef FUSED_RNN_TF_CONTEXT_H_
 #define FUSED_RNN_TF_CONTEXT_H_
 
-#include <functional>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "core/gru.h"
-#include "core/isa.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/tensor_shape.h"
@@ -46,42 +43,6 @@ CoreType<T>* output_data(tensorflow::Tensor* tensor) {
   return static_cast<CoreType<T>*>(tensor->data());
 }
 
-// The intra-op pool of the op's device. The calling thread works too, so that
-// a pool of one leaves nothing to schedule.
-inline Threads threads_of(tensorflow::OpKernelContext* ctx) {
-  const auto* workers = ctx->device()->tensorflow_cpu_worker_threads();
-  Threads threads;
-  threads.count = workers->num_threads;
-  auto* pool = workers->workers;
-  threads.schedule = [pool](std::function<void()> closure) {
-    pool->Schedule(std::move(closure));
-  };
-  return threads;
-}
-
-// Runs a call of the core on scratch from the op's allocator.
-template <class Call>
-absl::Status run(tensorflow::OpKernelContext* ctx,
-                 void (*function)(const Call&, const Threads&, void*),
-                 const Call& call) {
-  static_assert(kWorkspaceAlignment <=
-                tensorflow::Allocator::kAllocatorAlignment);
-  const Threads threads = threads_of(ctx);
-  const auto bytes = static_cast<std::int64_t>(workspace_bytes(call, threads));
-  tensorflow::Tensor workspace;
-  TF_RETURN_IF_ERROR(ctx->allocate_temp(
-      tensorflow::DT_UINT8, tensorflow::TensorShape({bytes}), &workspace));
-  function(call, threads, workspace.data());
-  return absl::OkStatus();
-}
-
-// A FUSED_RNN_ISA that names no instruction set of this processor stops the
-// graph here rather than at some later result.
-inline void require_valid_isa(tensorflow::OpKernelConstruction* ctx) {
-  const std::string error = isa_error();
-  OP_REQUIRES(ctx, error.empty(), absl::InvalidArgumentError(error));
-}
-
 // a + b and a * b of sizes; false where that overflows.
 inline bool add_sizes(Index a, Index b, Index* sum) {
   return !__builtin_add_overflow(a, b, sum);
@@ -107,16 +68,5 @@ absl::Status require_shape(const tensorflow::Tensor& tensor, const char* name,
 }
 
 }  // namespace fused_rnn
-
-// Registers a kernel template for every element type of ours.
-#define FUSED_RNN_REGISTER_CPU(NAME, KERNEL)                        \
-  FUSED_RNN_REGISTER_CPU_TYPE(NAME, KERNEL, float)                  \
-  FUSED_RNN_REGISTER_CPU_TYPE(NAME, KERNEL, double)                 \
-  FUSED_RNN_REGISTER_CPU_TYPE(NAME, KERNEL, Eigen::half)            \
-  FUSED_RNN_REGISTER_CPU_TYPE(NAME, KERNEL, Eigen::bfloat16)
-#define FUSED_RNN_REGISTER_CPU_TYPE(NAME, KERNEL, T)                \
-  REGISTER_KERNEL_BUILDER(                                          \
-      Name(NAME).Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), \
-      KERNEL<T>);
 
 #endif  // FUSED_RNN_TF_CONTEXT_H_

@@ -1,7 +1,6 @@
 // The cell's kernels: checks, allocation, registration. One step of the core.
-#include <algorithm>
-
 #include "tf/context.h"
+#include "tf/device.h"
 
 namespace fused_rnn {
 namespace {
@@ -118,11 +117,11 @@ GruWeights<CoreType<T>> weights_of(OpKernelContext* ctx,
   return weights;
 }
 
-template <class T>
+template <class Device, class T>
 class GruBlockCellOp : public OpKernel {
  public:
   explicit GruBlockCellOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
-    require_valid_isa(ctx);
+    OP_REQUIRES_OK(ctx, Device::check());
   }
 
   void Compute(OpKernelContext* ctx) override {
@@ -148,15 +147,15 @@ class GruBlockCellOp : public OpKernel {
     call.reserve[kUpdate] = {output_data<T>(u), 0, row};
     call.reserve[kReset] = {output_data<T>(r), 0, row};
     call.reserve[kCandidate] = {output_data<T>(c), 0, row};
-    OP_REQUIRES_OK(ctx, run(ctx, gru_forward<CoreType<T>>, call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_forward<CoreType<T>>, call));
   }
 };
 
-template <class T>
+template <class Device, class T>
 class GruBlockCellGradOp : public OpKernel {
  public:
   explicit GruBlockCellGradOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
-    require_valid_isa(ctx);
+    OP_REQUIRES_OK(ctx, Device::check());
     const int inputs = ctx->num_inputs();
     OP_REQUIRES(
         ctx, inputs == kDR || inputs == kDC + 1,
@@ -182,7 +181,8 @@ class GruBlockCellGradOp : public OpKernel {
                    ctx->allocate_output(
                        3, TensorShape({sizes.batch, 2 * units}), &d_gates));
     if (shape.num_elements() == 0) {
-      std::fill_n(output_data<T>(d_x), d_x->NumElements(), CoreType<T>{});
+      OP_REQUIRES_OK(ctx,
+                     Device::zero(ctx, d_x->data(), d_x->TotalBytes()));
       return;
     }
 
@@ -205,7 +205,7 @@ class GruBlockCellGradOp : public OpKernel {
     call.d_gates[kUpdate] = {d_r_bar_u_bar + units, 0, 2 * units};
     call.d_gates[kReset] = {d_r_bar_u_bar, 0, 2 * units};
     call.d_gates[kCandidate] = {output_data<T>(d_c_bar), 0, units};
-    OP_REQUIRES_OK(ctx, run(ctx, gru_backward<Core>, call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_backward<Core>, call));
 
     if (sizes.inputs == 0) return;
     GruInputGradient<Core> input_call;
@@ -216,16 +216,16 @@ class GruBlockCellGradOp : public OpKernel {
       input_call.d_gates[gate] = {from.data, from.step, from.row};
     }
     input_call.d_x = {output_data<T>(d_x), 0, sizes.inputs};
-    OP_REQUIRES_OK(ctx, run(ctx, gru_input_gradient<Core>, input_call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_input_gradient<Core>, input_call));
   }
 };
 
-template <class T>
+template <class Device, class T>
 class GruBlockCellWeightGradOp : public OpKernel {
  public:
   explicit GruBlockCellWeightGradOp(OpKernelConstruction* ctx)
       : OpKernel(ctx) {
-    require_valid_isa(ctx);
+    OP_REQUIRES_OK(ctx, Device::check());
   }
 
   void Compute(OpKernelContext* ctx) override {
@@ -276,26 +276,16 @@ class GruBlockCellWeightGradOp : public OpKernel {
       call.d_recurrent[gate].data += inputs * call.d_kernel[gate].row;
       if (inputs == 0) call.d_kernel[gate] = {};
     }
-    OP_REQUIRES_OK(ctx, run(ctx, gru_weight_gradient<Core>, call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_weight_gradient<Core>, call));
   }
 };
 
-FUSED_RNN_REGISTER_CPU("FusedRNN>GRUBlockCell", GruBlockCellOp)
-FUSED_RNN_REGISTER_CPU("FusedRNN>GRUBlockCellGrad", GruBlockCellGradOp)
-FUSED_RNN_REGISTER_CPU("FusedRNN>GRUBlockCellWeightGrad",
-                       GruBlockCellWeightGradOp)
-
-// TensorFlow's own ops: a higher priority takes over existing graphs.
-REGISTER_KERNEL_BUILDER(Name("GRUBlockCell")
-                            .Device(tensorflow::DEVICE_CPU)
-                            .TypeConstraint<float>("T")
-                            .Priority(1),
-                        GruBlockCellOp<float>);
-REGISTER_KERNEL_BUILDER(Name("GRUBlockCellGrad")
-                            .Device(tensorflow::DEVICE_CPU)
-                            .TypeConstraint<float>("T")
-                            .Priority(1),
-                        GruBlockCellGradOp<float>);
+FUSED_RNN_REGISTER("FusedRNN>GRUBlockCell", GruBlockCellOp)
+FUSED_RNN_REGISTER("FusedRNN>GRUBlockCellGrad", GruBlockCellGradOp)
+FUSED_RNN_REGISTER("FusedRNN>GRUBlockCellWeightGrad",
+                   GruBlockCellWeightGradOp)
+FUSED_RNN_TAKE_OVER("GRUBlockCell", GruBlockCellOp)
+FUSED_RNN_TAKE_OVER("GRUBlockCellGrad", GruBlockCellGradOp)
 
 }  // namespace
 }  // namespace fused_rnn

@@ -1,6 +1,4 @@
 // The gradient kernels of the sequence.
-#include <algorithm>
-
 #include "tf/gru_kernels.h"
 
 namespace fused_rnn {
@@ -11,26 +9,13 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-template <class T>
-Sequence<const T> read_only(const Sequence<T>& sequence) {
-  return {sequence.data, sequence.step, sequence.row};
-}
-
-// Copies one [B, H] slot of every step to the same slot elsewhere.
-template <class T>
-void copy_slot(const GruShape& shape, Sequence<const T> from, Sequence<T> to) {
-  for (Index t = 0; t < shape.steps; ++t) {
-    for (Index b = 0; b < shape.batch; ++b) {
-      std::copy_n(from.at(t, b), shape.units, to.at(t, b));
-    }
-  }
-}
-
-template <class T>
+template <class Device, class T>
 class GruGradOp : public GruKernel {
  public:
   explicit GruGradOp(OpKernelConstruction* ctx)
-      : GruKernel(ctx, SequenceOp::kGrad) {}
+      : GruKernel(ctx, SequenceOp::kGrad) {
+    OP_REQUIRES_OK(ctx, Device::check());
+  }
 
   void Compute(OpKernelContext* ctx) override {
     GruShape shape;
@@ -69,10 +54,13 @@ class GruGradOp : public GruKernel {
       call.d_state = {input_data<T>(ctx->input(at_.d_state)), units};
     }
     call.d_h0 = {output_data<T>(d_h0), units};
-    OP_REQUIRES_OK(ctx, run(ctx, gru_backward<Core>, call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_backward<Core>, call));
     if (!options_.reset_after && kept != gradients) {
-      copy_slot(shape, slot(kept, shape, kKeptReset),
-                slot(gradients, shape, kKeptReset));
+      const Index at = kKeptReset * units;
+      OP_REQUIRES_OK(
+          ctx, Device::copy(ctx, gradients + at, kept + at,
+                            kReserve * units * sizeof(Core),
+                            units * sizeof(Core), steps * batch));
     }
   }
 
@@ -90,11 +78,13 @@ class GruGradOp : public GruKernel {
   }
 };
 
-template <class T>
+template <class Device, class T>
 class GruInputGradOp : public GruKernel {
  public:
   explicit GruInputGradOp(OpKernelConstruction* ctx)
-      : GruKernel(ctx, SequenceOp::kInputGrad) {}
+      : GruKernel(ctx, SequenceOp::kInputGrad) {
+    OP_REQUIRES_OK(ctx, Device::check());
+  }
 
   void Compute(OpKernelContext* ctx) override {
     GruShape shape;
@@ -115,15 +105,17 @@ class GruInputGradOp : public GruKernel {
       call.d_gates[g] = slot(gradients, shape, g);
     }
     call.d_x = reversible(output_data<T>(d_x), shape, shape.inputs);
-    OP_REQUIRES_OK(ctx, run(ctx, gru_input_gradient<Core>, call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_input_gradient<Core>, call));
   }
 };
 
-template <class T>
+template <class Device, class T>
 class GruWeightGradOp : public GruKernel {
  public:
   explicit GruWeightGradOp(OpKernelConstruction* ctx)
-      : GruKernel(ctx, SequenceOp::kWeightGrad) {}
+      : GruKernel(ctx, SequenceOp::kWeightGrad) {
+    OP_REQUIRES_OK(ctx, Device::check());
+  }
 
   void Compute(OpKernelContext* ctx) override {
     GruShape shape;
@@ -175,13 +167,13 @@ class GruWeightGradOp : public GruKernel {
         call.d_recurrent_bias[g] = output_data<T>(d_bias) + columns + column;
       }
     }
-    OP_REQUIRES_OK(ctx, run(ctx, gru_weight_gradient<Core>, call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_weight_gradient<Core>, call));
   }
 };
 
-FUSED_RNN_REGISTER_CPU("FusedRNN>GRUGrad", GruGradOp)
-FUSED_RNN_REGISTER_CPU("FusedRNN>GRUInputGrad", GruInputGradOp)
-FUSED_RNN_REGISTER_CPU("FusedRNN>GRUWeightGrad", GruWeightGradOp)
+FUSED_RNN_REGISTER("FusedRNN>GRUGrad", GruGradOp)
+FUSED_RNN_REGISTER("FusedRNN>GRUInputGrad", GruInputGradOp)
+FUSED_RNN_REGISTER("FusedRNN>GRUWeightGrad", GruWeightGradOp)
 
 }  // namespace
 }  // namespace fused_rnn

@@ -125,11 +125,12 @@ absl::Status GruKernel::check_inputs(OpKernelContext* ctx,
 
 namespace {
 
-template <class T>
+template <class Device, class T>
 class GruOp : public GruKernel {
  public:
   explicit GruOp(OpKernelConstruction* ctx)
       : GruKernel(ctx, SequenceOp::kForward) {
+    OP_REQUIRES_OK(ctx, Device::check());
     OP_REQUIRES_OK(ctx, ctx->GetAttr("return_sequences", &return_sequences_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("keep_reserve", &keep_reserve_));
   }
@@ -186,7 +187,7 @@ class GruOp : public GruKernel {
       call.reserve[g] =
           slot(output_data<T>(reserve), shape, reserve_slot(g));
     }
-    OP_REQUIRES_OK(ctx, run(ctx, gru_forward<Core>, call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_forward<Core>, call));
   }
 
  private:
@@ -194,7 +195,7 @@ class GruOp : public GruKernel {
   bool keep_reserve_ = true;
 };
 
-FUSED_RNN_REGISTER_CPU("FusedRNN>GRU", GruOp)
+FUSED_RNN_REGISTER("FusedRNN>GRU", GruOp)
 
 }  // namespace
 }  // namespace fused_rnn

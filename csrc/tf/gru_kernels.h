@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tf/context.h"
+#include "tf/device.h"
 #include "tf/gru_sequence.h"
 
 namespace fused_rnn {
@@ -14,7 +15,6 @@ class GruKernel : public tensorflow::OpKernel {
  public:
   GruKernel(tensorflow::OpKernelConstruction* ctx, SequenceOp op)
       : OpKernel(ctx) {
-    require_valid_isa(ctx);
     OP_REQUIRES_OK(ctx, read_attributes(ctx, op, &at_));
     options_.reset_after = at_.reset_after;
     if (op == SequenceOp::kForward || op == SequenceOp::kGrad) {

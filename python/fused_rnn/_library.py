@@ -43,14 +43,15 @@ class BuildInfo:
 
     version: the version of fused_rnn. tensorflow: the version of TensorFlow
     that the ops were compiled for, empty if they were left out. isas: the
-    instruction sets compiled. cuda: whether there are GPU kernels. compiler:
+    instruction sets compiled. cuda: the CUDA that GPU kernels were compiled
+    with, and the architectures that for; empty if there are none. compiler:
     its name and version.
     """
 
     version: str
     tensorflow: str
     isas: tuple[str, ...]
-    cuda: bool
+    cuda: str
     compiler: str
 
 

@@ -177,8 +177,16 @@ struct Problem {
   Array<T> d_bias[kGates], d_recurrent_bias[kGates];
   bool has_h0, has_bias, has_dropout, has_d_outputs, has_d_state, has_d_reserve;
 
-  Problem(const Case& c, bool reset_after, std::uint32_t seed) : what(c) {
+  // With `dense` rows have no gaps and start where the allocator puts them.
+  Problem(const Case& c, bool reset_after, std::uint32_t seed,
+          bool dense = false)
+      : what(c) {
     Random random(seed);
+    const auto layout_of = [&] {
+      Layout layout = random_layout(random);
+      if (dense) layout.gap = layout.misaligned = 0;
+      return layout;
+    };
     const Index t = c.shape.steps, b = c.shape.batch, i = c.shape.inputs,
                 h = c.shape.units;
     options.reset_after = reset_after;
@@ -203,11 +211,11 @@ struct Problem {
     has_d_reserve = random() % 3 == 0;
 
     const auto sequence = [&](Array<T>& a, Index n, double scale) {
-      a = Array<T>(random_layout(random), t, b, n);
+      a = Array<T>(layout_of(), t, b, n);
       a.fill(random, scale);
     };
     const auto rows = [&](Array<T>& a, Index count, Index n, double scale) {
-      Layout layout = random_layout(random);
+      Layout layout = layout_of();
       layout.batch_major = layout.reversed = false;
       a = Array<T>(layout, 1, count, n);
       a.fill(random, scale);

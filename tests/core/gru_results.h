@@ -224,18 +224,19 @@ Results<T> naive_results(const Problem<T>& p) {
 }
 
 // Each function gets what the naive ones computed, so that errors do not add up
-// and every instruction set and thread count sees the same arguments.
-template <class T>
-Results<T> core_results(const Problem<T>& p, const Results<T>& given,
-                        int threads) {
+// and every instruction set and thread count sees the same arguments. A Core
+// runs a call.
+template <class T, class Core>
+Results<T> core_results(const Core& core, const Problem<T>& p,
+                        const Results<T>& given) {
   Results<T> r(p);
-  run(p.forward(r.outputs, r.state, r.reserve), threads);
-  run(p.backward(given.outputs, given.reserve, r.d_gates, r.d_h0), threads);
-  run(p.input_gradient(given.d_gates, r.d_x), threads);
+  core(p.forward(r.outputs, r.state, r.reserve));
+  core(p.backward(given.outputs, given.reserve, r.d_gates, r.d_h0));
+  core(p.input_gradient(given.d_gates, r.d_x));
   GruWeightGradient<T> w =
       p.weight_gradient(given.outputs, given.reserve, given.d_gates);
   r.receive(w, p.options.reset_after);
-  run(w, threads);
+  core(w);
   return r;
 }
 

@@ -55,7 +55,11 @@ def collect() -> dict[str, object]:
         "compiler": info.compiler if info else "not built",
     }
     errors = [*_native(facts), *_tensorflow(facts)]
-    facts["CUDA"] = "built" if info and info.cuda else "not built"
+    facts["CUDA"] = (info and info.cuda) or "not built"
+    if info and info.cuda and "instruction set in use" in facts:
+        from fused_rnn import cuda
+
+        facts["GPU"] = cuda.describe()
     if errors:
         facts["error"] = "\n".join(errors)
     return facts

@@ -1,0 +1,147 @@
+// The kernels of the core on a GPU: their arguments and their launches.
+//
+// Rows of scratch have their own length; Rows and Sequence are the caller's.
+// A null pointer to something that is read means zeros, to something that is
+// written that nobody wants it.
+#ifndef FUSED_RNN_CORE_CUDA_KERNELS_H_
+#define FUSED_RNN_CORE_CUDA_KERNELS_H_
+
+#include "core/cuda/gru_cuda.h"
+
+namespace fused_rnn {
+namespace cuda {
+
+// Units that a thread of a gate kernel computes where rows allow it: 16 bytes
+// of the type that is computed in, the widest access there is.
+template <class T>
+constexpr int kWide = 16 / static_cast<int>(sizeof(Compute<T>));
+
+// What all gate kernels of a step have.
+struct StepShape {
+  int batch = 0;
+  int units = 0;
+  // Whether units and all rows are multiples of kWide and aligned to it.
+  bool wide = false;
+  GruOptions options;
+  const std::uint8_t* mask = nullptr;  // of this step
+  Index mask_row = 0;
+};
+
+template <class T>
+struct ForwardStep {
+  using C = Compute<T>;
+  StepShape shape;
+  Rows<const C> gx[kGates];  // [B, H], without biases
+  Rows<const C> gh[kGates];
+  const T* bias[kGates] = {};
+  const T* recurrent_bias[kGates] = {};
+  Rows<const C> h_prev;
+  Rows<C> h_next;   // may be h_prev
+  Rows<C> z;        // from one kernel to the other, reset before only
+  Rows<C> reset_h;  // r∘h_prev∘m_c, reset before only
+  Rows<const T> dropout[kGates];
+  Rows<C> dropped[kGates];  // h_next∘m_g
+  Rows<T> output;
+  Rows<const T> previous_output;  // what a masked step repeats
+  Rows<T> reserve[kReserve];
+  Rows<T> state;  // h_next once more
+};
+
+// Reset after: the whole step.
+template <class T>
+Error launch_forward_after(const ForwardStep<T>&, void* stream);
+// Reset before: the gates, up to reset_h; then the rest.
+template <class T>
+Error launch_forward_before_gates(const ForwardStep<T>&, void* stream);
+template <class T>
+Error launch_forward_before_candidate(const ForwardStep<T>&, void* stream);
+
+template <class T>
+struct BackwardStep {
+  using C = Compute<T>;
+  StepShape shape;
+  Index step = 0;
+  // [B], the last valid step before this one or -1; null: the step before.
+  const int* previous = nullptr;
+  Sequence<const T> outputs;
+  Rows<const T> h0;
+  // In: what reaches h_t from later steps; out: what h_{t-1} gets from this
+  // step, without the recurrent products. May be each other.
+  Rows<const C> carry_in;
+  Rows<C> carry;
+  // With dropout, the recurrent products of the step after, each to be
+  // multiplied by its mask and added to carry_in.
+  Rows<const C> product[kGates];
+  Rows<const T> dropout[kGates];
+  Rows<C> output_carry;     // gradients of outputs that masked steps repeated
+  Rows<const C> d_reset_h;  // reset before, second kernel
+  Rows<C> operand[kReserve];  // gate gradients for the products
+  Rows<const T> d_output;
+  Rows<const T> reserve[kReserve];
+  Rows<const T> d_reserve[kGates];
+  Rows<T> d_gates[kReserve];
+};
+
+// Reset after: the whole step.
+template <class T>
+Error launch_backward_after(const BackwardStep<T>&, void* stream);
+// Reset before: z and the candidate; then the reset gate.
+template <class T>
+Error launch_backward_before_candidate(const BackwardStep<T>&, void* stream);
+template <class T>
+Error launch_backward_before_reset(const BackwardStep<T>&, void* stream);
+// What reaches h0 goes to `to`.
+template <class T>
+Error launch_backward_state(const BackwardStep<T>&, Rows<T> to, void* stream);
+
+// Rows (t, b) of a sequence, one after another in time: copied, converted,
+// multiplied, and zero where masked.
+template <class T, class To>
+struct Gather {
+  Index step = 0;  // the first
+  int steps = 0;
+  int batch = 0;
+  int width = 0;
+  Sequence<const T> from;
+  double otherwise = 0;  // where there is no `from`
+  Mask mask;
+  // With `shifted` a row is that of the step before, of `previous` [T, B] if
+  // that is there, and of `first` where there is none.
+  bool shifted = false;
+  const int* previous = nullptr;
+  Rows<const T> first;
+  Sequence<const T> scale;  // same steps
+  Rows<const T> row_scale;  // [B]
+  Rows<To> to;              // [steps * B]
+};
+template <class T, class To>
+Error launch_gather(const Gather<T, To>&, void* stream);
+
+// The other way: rows of scratch to a sequence, zeros where masked or if there
+// are none.
+template <class T>
+struct Scatter {
+  Index step = 0;
+  int steps = 0;
+  int batch = 0;
+  int width = 0;
+  Rows<const Compute<T>> from;  // [steps * B]
+  Mask mask;
+  Sequence<T> to;
+};
+template <class T>
+Error launch_scatter(const Scatter<T>&, void* stream);
+
+// previous[t * batch + b] = the last valid step before t, or -1.
+struct PreviousValid {
+  int steps = 0;
+  int batch = 0;
+  Mask mask;
+  int* previous = nullptr;
+};
+Error launch_previous_valid(const PreviousValid&, void* stream);
+
+}  // namespace cuda
+}  // namespace fused_rnn
+
+#endif  // FUSED_RNN_CORE_CUDA_KERNELS_H_

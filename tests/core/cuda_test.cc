@@ -1,0 +1,297 @@
+// The core's CUDA path, emulated on the CPU, against plain loops: the cases and
+// rules of gru_test.cc; and what it enqueues.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "core/check.h"
+#include "core/cuda/gru_cuda.h"
+#include "core/cuda/launch.h"
+#include "core/gru_problem.h"
+#include "core/gru_results.h"
+#include "core/gru_suite.h"
+#include "core/naive_gru.h"
+#include "core/plain_product.h"
+
+namespace fused_rnn {
+namespace test {
+namespace {
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kThreads = true;  // looks at threads alone, and slowly
+constexpr int kSeeds = 0;
+constexpr Index kMostStates = 0;
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr bool kThreads = false;
+constexpr int kSeeds = 1;
+constexpr Index kMostStates = 2000;  // of a problem of which all is tested
+#else
+constexpr bool kThreads = false;
+constexpr int kSeeds = 2;
+constexpr Index kMostStates = 1 << 20;
+#endif
+
+template <class T>
+cuda::Error call(const GruForward<T>& g, const cuda::Device& d, void* w) {
+  return cuda::gru_forward(g, d, w);
+}
+template <class T>
+cuda::Error call(const GruBackward<T>& g, const cuda::Device& d, void* w) {
+  return cuda::gru_backward(g, d, w);
+}
+template <class T>
+cuda::Error call(const GruInputGradient<T>& g, const cuda::Device& d, void* w) {
+  return cuda::gru_input_gradient(g, d, w);
+}
+template <class T>
+cuda::Error call(const GruWeightGradient<T>& g, const cuda::Device& d,
+                 void* w) {
+  return cuda::gru_weight_gradient(g, d, w);
+}
+
+// Runs calls, on a stream that is told from others.
+struct Emulation {
+  template <class G>
+  void operator()(const G& g) const {
+    Index products = 0;
+    const cuda::Device device{&products, plain_product, &products};
+    const Scratch scratch(cuda::workspace_bytes(g));
+    cuda::launches = {0, device.stream};
+    const cuda::Error error = call(g, device, scratch.get());
+    CHECK_THAT(!error, "%s: %s", error.where, error.what);
+    CHECK_THAT(cuda::launches.stream == device.stream, "another stream");
+  }
+};
+
+template <class T>
+void test_problem(const Problem<T>& p, const char* name, bool all_calls) {
+  const Results<T> want = naive_results(p);
+  const Emulation core;
+  const Results<T> got = core_results(core, p, want);
+  const Run<T> check(p, name, 1);
+  for_results(p, got, want, [&](const auto&... a) { check.close(a...); });
+  if (all_calls) test_calls(core, p, want, got, check);
+}
+
+// More rows than a chunk of them: three chunks of an odd number of steps.
+const Case kChunks = {"chunks of steps", {420, 41, 2, 3}};
+
+template <class T>
+void test_type() {
+  std::uint32_t seed = 1001;
+  for (const Case& c : kCases) {
+    const Index states = c.shape.steps * c.shape.batch * c.shape.units;
+    for (int i = 0; i < kSeeds; ++i) {
+      for (bool reset_after : {false, true}) {
+        // Kernels are wide where rows are dense and units a multiple.
+        const bool dense = (seed / 2) % 2 == 0;
+        test_problem(Problem<T>(c, reset_after, seed++, dense),
+                     "CUDA emulation", states <= kMostStates);
+      }
+    }
+  }
+}
+
+void test_chunks() {
+  if (kThreads) return;
+  for (bool reset_after : {false, true})
+    test_problem(Problem<float>(kChunks, reset_after, 1), "CUDA emulation",
+                 false);
+}
+
+// Fails the n-th of all products.
+struct Failing {
+  Index left = 0;
+  static cuda::Error product(void* context, const cuda::Product&) {
+    Failing* const self = static_cast<Failing*>(context);
+    if (self->left-- == 0) return {"product", "as asked"};
+    return {};
+  }
+};
+
+// Keras' layout: weights side by side, reserve of [T, B, 4H].
+struct Plain {
+  static constexpr Index T = 7, B = 3, I = 8, H = 16;
+  std::vector<float> x = ramp(T * B * I), kernel = ramp(I * 3 * H),
+                     recurrent = ramp(H * 3 * H);
+  std::vector<float> h0 = std::vector<float>(B * H, 0.25f);
+  std::vector<float> outputs = std::vector<float>(T * B * H);
+  std::vector<float> reserve = std::vector<float>(T * B * 4 * H);
+  std::vector<float> d_gates = std::vector<float>(T * B * 4 * H);
+  std::vector<float> d_h0 = std::vector<float>(B * H);
+
+  // From -1/4 to 1/4, again and again.
+  static std::vector<float> ramp(Index n) {
+    std::vector<float> values(n);
+    for (Index i = 0; i < n; ++i)
+      values[i] = static_cast<float>(i * 7 % 17) / 32 - 0.25f;
+    return values;
+  }
+
+  GruForward<float> forward(bool reset_after) {
+    GruForward<float> g;
+    g.shape = {T, B, I, H};
+    g.options.reset_after = reset_after;
+    g.x = {x.data(), B * I, I};
+    g.h0 = {h0.data(), H};
+    for (int i = 0; i < kGates; ++i) {
+      g.weights.kernel[i] = {kernel.data() + i * H, 3 * H};
+      g.weights.recurrent[i] = {recurrent.data() + i * H, 3 * H};
+    }
+    g.outputs = {outputs.data(), B * H, H};
+    for (int i = 0; i < kReserve; ++i)
+      g.reserve[i] = {reserve.data() + i * H, B * 4 * H, 4 * H};
+    return g;
+  }
+  GruBackward<float> backward(bool reset_after) {
+    const GruForward<float> f = forward(reset_after);
+    GruBackward<float> g;
+    g.shape = f.shape;
+    g.options = f.options;
+    g.weights = f.weights;
+    g.h0 = f.h0;
+    g.outputs = {outputs.data(), B * H, H};
+    for (int i = 0; i < kReserve; ++i) {
+      g.reserve[i] = {reserve.data() + i * H, B * 4 * H, 4 * H};
+      g.d_gates[i] = {d_gates.data() + i * H, B * 4 * H, 4 * H};
+    }
+    g.d_outputs = {outputs.data(), B * H, H};
+    g.d_h0 = {d_h0.data(), H};
+    return g;
+  }
+};
+
+struct Count {
+  Index kernels = 0, products = 0;
+};
+template <class G>
+Count count(const G& g) {
+  Count count;
+  const cuda::Device device{nullptr, plain_product, &count.products};
+  const Scratch scratch(cuda::workspace_bytes(g));
+  cuda::launches = {};
+  const cuda::Error error = call(g, device, scratch.get());
+  CHECK_THAT(!error, "%s: %s", error.where, error.what);
+  count.kernels = cuda::launches.count;
+  return count;
+}
+
+// One product and one kernel a step, two and two for reset before.
+void test_launches() {
+  for (bool reset_after : {true, false}) {
+    Plain plain;
+    const Index a_step = reset_after ? 1 : 2;
+    Plain naive;
+    naive::gru_forward(naive.forward(reset_after));
+    const Count forward = count(plain.forward(reset_after));
+    for (std::size_t i = 0; i < plain.outputs.size(); ++i)
+      CHECK_THAT(std::abs(plain.outputs[i] - naive.outputs[i]) < 1e-6f,
+                 "outputs[%d] = %g, not %g", static_cast<int>(i),
+                 static_cast<double>(plain.outputs[i]),
+                 static_cast<double>(naive.outputs[i]));
+    CHECK_THAT(forward.kernels == a_step * Plain::T, "%d kernels",
+               static_cast<int>(forward.kernels));
+    // And that of the inputs.
+    CHECK_THAT(forward.products == a_step * Plain::T + 1, "%d products",
+               static_cast<int>(forward.products));
+    // And what the loop starts with, and d_h0.
+    const Count backward = count(plain.backward(reset_after));
+    CHECK_THAT(backward.kernels == a_step * Plain::T + 2, "%d kernels",
+               static_cast<int>(backward.kernels));
+    CHECK_THAT(backward.products == a_step * Plain::T, "%d products",
+               static_cast<int>(backward.products));
+  }
+}
+
+// The persistent kernels, where they are asked for and take a call: of small
+// sizes, since every thread is one of the process.
+template <class T>
+void test_persistent_type() {
+  std::uint32_t seed = 2001;
+  for (const Case& c : kCases) {
+    if (c.shape.steps * c.shape.batch > (kThreads ? 20 : 60) ||
+        c.shape.units > 50)
+      continue;
+    for (bool reset_after : {false, true}) {
+      Problem<T> p(c, reset_after, seed++);
+      p.has_dropout = false;
+      test_problem(p, "persistent CUDA emulation", false);
+    }
+  }
+}
+
+void test_persistent() {
+  setenv("FUSED_RNN_CUDA_PERSISTENT", "1", 1);
+  // A grid of one block, of several, and one whose shared memory is short.
+  for (const cuda::CooperativeLimits& limits :
+       {cuda::CooperativeLimits{1, 64, 64 << 10},
+        cuda::CooperativeLimits{3, 16, 64 << 10},
+        cuda::CooperativeLimits{4, 20, 5 << 10}}) {
+    cuda::emulated_limits = limits;
+    test_persistent_type<float>();
+    if (kThreads) continue;
+    if (limits.blocks == 1) {
+      Problem<float> chunks(kChunks, true, 1);
+      chunks.has_dropout = false;
+      test_problem(chunks, "persistent CUDA emulation", false);
+    }
+    if (limits.blocks != 3) continue;
+    test_persistent_type<double>();
+    test_persistent_type<Half>();
+    test_persistent_type<BFloat16>();
+    for (bool reset_after : {true, false}) {
+      Plain plain;
+      const Count forward = count(plain.forward(reset_after));
+      // The counter, and all steps; and the product of the inputs.
+      CHECK_THAT(forward.kernels == 2 && forward.products == 1,
+                 "%d kernels, %d products", static_cast<int>(forward.kernels),
+                 static_cast<int>(forward.products));
+      const Count backward = count(plain.backward(reset_after));
+      CHECK_THAT(backward.kernels == 3 && backward.products == 0,
+                 "%d kernels, %d products", static_cast<int>(backward.kernels),
+                 static_cast<int>(backward.products));
+    }
+  }
+  unsetenv("FUSED_RNN_CUDA_PERSISTENT");
+}
+
+// A failure ends the call at once and is handed on.
+void test_failures() {
+  Plain plain;
+  const GruForward<float> g = plain.forward(true);
+  const Scratch scratch(cuda::workspace_bytes(g));
+  for (Index fails = 0; fails <= Plain::T; ++fails) {
+    Failing failing{fails};
+    const cuda::Device device{nullptr, Failing::product, &failing};
+    cuda::launches = {};
+    const cuda::Error error = cuda::gru_forward(g, device, scratch.get());
+    CHECK_THAT(error && std::string(error.what) == "as asked", "no error");
+    // The first product is that of the inputs.
+    CHECK_THAT(cuda::launches.count == std::max<Index>(0, fails - 1),
+               "%d kernels after a failure",
+               static_cast<int>(cuda::launches.count));
+  }
+  GruForward<float> large = g;
+  large.shape.units = Index{1} << 30;
+  const cuda::Error error = cuda::gru_forward(large, {}, nullptr);
+  CHECK_THAT(error && std::string(error.where) == "sizes", "no error");
+}
+
+}  // namespace
+}  // namespace test
+}  // namespace fused_rnn
+
+int main() {
+  using namespace fused_rnn;
+  test::test_type<float>();
+  test::test_type<double>();
+  test::test_type<Half>();
+  test::test_type<BFloat16>();
+  test::test_chunks();
+  test::test_launches();
+  test::test_persistent();
+  test::test_failures();
+  return test::report("cuda_test");
+}
