@@ -12,12 +12,11 @@ import helpers
 FOLDER = helpers.ROOT / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 
+from fused_rnn.bench import cases, harness, tables, worker  # noqa: E402
+
 import cell  # noqa: E402
-import cases  # noqa: E402
-import harness  # noqa: E402
 import report  # noqa: E402
 import scaling  # noqa: E402
-import worker  # noqa: E402
 
 SHAPE = (2, 3, 4, 5)
 RESULT_FIELDS = {
@@ -233,7 +232,7 @@ def test_table_of_rivals():
         {"name": "torch", "shape": list(SHAPE), "mode": "inference",
          "convention": "after", "status": "ended by SIGSEGV"},
     )
-    text = report.rivals(record, "inference")
+    text = tables.rivals(record, "inference")
     assert "| (2, 3, 4, 5) | 1 | 2.00 | ONNX Runtime 1.50 | 0.75 |" in text
     assert "| (2, 3, 4, 5) | 1 | 4.00 | Keras 16.00 | 4.00 |" in text
     assert "fused_rnn against ONNX Runtime, 0.75×" in text
@@ -275,7 +274,7 @@ def test_tables_of_scaling():
         "threads": "| 2.00 |", "conventions": "| 1.30 |",
         "memory": "| 5.0 | 5.0 |",
     }.items():
-        assert expected in scaling.tables(record, subject), subject
+        assert expected in scaling.page(record, subject), subject
 
 
 def test_table_of_the_cell():
@@ -285,7 +284,7 @@ def test_table_of_the_cell():
         for name, time in (("ours", 1e-4), ("tensorflow", 2e-4))
         for mode in cases.MODES
     ))
-    text = cell.tables(record)
+    text = cell.page(record)
     assert "| (1, 40, 64) | 100 ± 0 | 200 ± 0 | 2.00 |" in text
     assert "Training: 2.00 times faster in the geometric mean" in text
 
