@@ -147,17 +147,6 @@ def test_a_worker_is_stopped_when_it_is_not_its_turn(program, tmp_path):
         workers.close()
 
 
-def processes_with(mark):
-    found = []
-    for environment in pathlib.Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if mark.encode() in environment.read_bytes():
-                found.append(int(environment.parent.name))
-        except OSError:
-            pass
-    return found
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_stays_behind(number, program, tmp_path):
     mark = uuid.uuid4().hex
@@ -179,7 +168,7 @@ def test_no_process_stays_behind(number, program, tmp_path):
     )
     try:
         deadline = time.monotonic() + 60
-        while len(processes_with(mark)) < 3:
+        while len(helpers.processes_with(mark)) < 3:
             assert process.poll() is None, process.stderr.read()
             assert time.monotonic() < deadline, "the workers did not start"
             time.sleep(0.1)
@@ -189,9 +178,9 @@ def test_no_process_stays_behind(number, program, tmp_path):
     finally:
         process.kill()
     deadline = time.monotonic() + 10
-    while processes_with(mark) and time.monotonic() < deadline:
+    while helpers.processes_with(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert processes_with(mark) == []
+    assert helpers.processes_with(mark) == []
     if number == signal.SIGKILL:
         return
     assert process.returncode == 130, errors

@@ -72,10 +72,11 @@ def jobs_of(workers, programs, case, mode, conventions, **about):
 
 
 def run(options, programs, record, threads, progress, folder, share=(0, 1),
-        **about):
+        about=None):
     """Measures everything that the options ask for, into the record.
 
-    share: where in the whole work this part of it begins and ends.
+    share: where in the whole work this part of it begins and ends. about: what
+    else every result says.
     """
     blocks = [(shape, mode) for shape in options.shapes
               for mode in options.modes]
@@ -99,7 +100,7 @@ def run(options, programs, record, threads, progress, folder, share=(0, 1),
 
             fleet.measure(
                 jobs_of(workers, programs, case, mode, options.conventions,
-                        **about),
+                        **(about or {})),
                 options.rounds, options.budget, folder, record, show,
             )
             progress.finished(f"{shape} {mode}")

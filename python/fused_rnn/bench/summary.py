@@ -1,0 +1,143 @@
+"""The short tables: speed for the README, and accuracy."""
+
+from fused_rnn.bench import harness, tables
+
+# Who can be compared in TensorFlow is set against the op in a tf.function, the
+# others against the NumPy module: each rival appears once.
+_SIDE = {}
+for _side, _rivals in tables.SIDES.items():
+    for _rival in _rivals:
+        _SIDE[_rival] = _side
+_CONVENTIONS = {"after": "", "before": " (reset before)"}
+
+
+def gains(record):
+    """[(rival, shape, mode, convention, how many times as fast we are)]."""
+    times = tables.Times(record)
+    found = []
+    for rival, side in _SIDE.items():
+        for shape in times.shapes:
+            for mode in ("inference", "training"):
+                for convention in tables.CONVENTIONS:
+                    _, each = tables.speedups(
+                        times, side, shape, mode, convention
+                    )
+                    if rival in each:
+                        found.append((rival, shape, mode, convention,
+                                      each[rival]))
+    return found
+
+
+def speed(record):
+    """A row a rival: geometric mean, least and most; then every loss."""
+    found = gains(record)
+    rows = []
+    for rival in _SIDE:
+        row = [tables.TITLES[rival]]
+        for mode in ("inference", "training"):
+            values = [
+                (gain, shape, convention)
+                for name, shape, its_mode, convention, gain in found
+                if (name, its_mode) == (rival, mode)
+            ]
+            row += _gain_cells(values)
+        if row[1] != "–" or row[4] != "–":
+            rows.append(row)
+    heads = ["times as fast as"]
+    for mode in ("inference", "training"):
+        heads += [f"{mode}: mean", "least at (B,T,I,H)", "most at (B,T,I,H)"]
+    losses = [
+        f"- {tables.TITLES[rival]}, {mode}{_CONVENTIONS[convention]} at"
+        f" {tables.sizes(shape)}: {tables.number(gain)}"
+        for rival, shape, mode, convention, gain in sorted(
+            found, key=lambda item: item[-1]
+        ) if gain < 1
+    ]
+    parts = [tables.table(heads, rows)]
+    if losses:
+        parts.append("Losses, each a case where the other is faster:")
+        parts.append("\n".join(losses))
+    elif found:
+        parts.append("No losses.")
+    times = tables.Times(record)
+    parts += [
+        f"{mode.capitalize()}. {text}" for mode in ("inference", "training")
+        if (text := tables.failures(times, mode))
+    ]
+    parts.append(tables.where(record))
+    return "\n\n".join(parts) + "\n"
+
+
+def _gain_cells(values):
+    if not values:
+        return ["–"] * 3
+    least, most = min(values), max(values)
+    return [
+        tables.number(harness.geometric_mean(gain for gain, *_ in values)),
+        *(f"{tables.number(gain)} at {tables.sizes(shape)}"
+          f"{_CONVENTIONS[convention]}"
+          for gain, shape, convention in (least, most)),
+    ]
+
+
+def accuracy(record):
+    """A row a program: largest and mean error in ulp over all shapes."""
+    rows = []
+    for convention, title in tables.CONVENTIONS.items():
+        for name in tables.TITLES:
+            results = [
+                result for result in record["results"]
+                if (result["name"], result["convention"]) == (name, convention)
+                and "ulp" in result
+            ]
+            cells = []
+            for kind in ("forward", "gradients"):
+                errors = [
+                    result["ulp"][kind] for result in results
+                    if kind in result["ulp"]
+                ]
+                cells += [
+                    tables.digits(max(error["max"] for error in errors)),
+                    # Shapes count alike, however many values they have.
+                    tables.digits(
+                        sum(error["mean"] for error in errors) / len(errors)
+                    ),
+                ] if errors else ["–", "–"]
+            if results:
+                rows.append([title, tables.TITLES[name], *cells])
+    heads = ["", "", "forward: most", "mean", "gradients: most", "mean"]
+    times = tables.Times(record)
+    parts = [tables.table(heads, rows)]
+    parts += [
+        text for mode in ("inference", "training")
+        if (text := tables.failures(times, mode))
+    ]
+    shapes = ", ".join(tables.sizes(shape) for shape in times.shapes)
+    parts += [f"Shapes (B,T,I,H): {shapes}.", tables.where(record)]
+    return "\n\n".join(parts) + "\n"
+
+
+def core(record):
+    """A row a kernel and size: its time and the limit that it meets."""
+    rows = []
+    for result in record["results"]:
+        depth = result["depth"]
+        size = f"{result['rows']} × {result['columns']}"
+        compute, reading = result["compute seconds"], result["read seconds"]
+        limit = max(compute, reading)
+        rows.append([
+            result["kernel"].replace("_", " "),
+            f"{size}, depth {depth}" if depth else size,
+            tables.digits(1e9 * result["seconds"]),
+            f"{tables.digits(1e9 * limit)}"
+            f" ({'products' if compute >= reading else 'reading'})",
+            f"{100 * limit / result['seconds']:.0f} %",
+        ])
+    heads = ["kernel", "rows × units or columns", "ns", "limit, ns", "reached"]
+    limits = (
+        f"Limits: {tables.digits(1e-9 * record['operations'])} GFLOP/s, and the"
+        " bandwidth at each kernel's own bytes, both on one thread."
+    )
+    return "\n\n".join(
+        [tables.table(heads, rows), limits, tables.where(record)]
+    ) + "\n"
