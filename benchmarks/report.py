@@ -1,10 +1,13 @@
-"""Makes the tables of docs/performance.md from a file of results.
+"""Makes the tables of README.md and docs/ from a file of results.
 
-    python benchmarks/report.py docs/performance.json docs/performance.md
+    python benchmarks/report.py docs/performance.json \\
+        docs/performance.md docs/numerics.md README.md \\
+        --plot docs/performance.png
 
 A table stands between a line `<!-- table: SECTION ARGUMENT... -->` and the
 next `<!-- end -->`; everything else in the page is left as it is. No number
-of a table is typed by hand.
+of a table is typed by hand. The plots are of the section that `fused-rnn bench`
+adds to a file of results.
 """
 
 import argparse
@@ -14,7 +17,7 @@ import re
 import sys
 
 import checkout  # noqa: F401
-from fused_rnn.bench import tables
+from fused_rnn.bench import summary, tables
 
 
 def cell(record):
@@ -31,16 +34,34 @@ def scaling(record, subject):
     return benchmark.page(record, subject)
 
 
+def rivals(record, subject):
+    """The tables of one mode of a run of rivals.py, or the short one."""
+    if subject == "summary":
+        return summary.speed(record)
+    return tables.rivals(record, subject)
+
+
+def bench(record, subject):
+    """What a run of `fused-rnn bench` says of the machine, or its plots."""
+    if subject == "limits":
+        return summary.limits(record)
+    # main() draws the file.
+    return f"![{subject}](performance.png)\n\n{tables.where(record)}\n"
+
+
+KINDS = {
+    "accuracy": summary.accuracy, "bench": bench, "cell": cell,
+    "core": summary.core, "rivals": rivals, "scaling": scaling,
+}
+
+
 def render(records, words):
     """The text of one table."""
     section, *arguments = words.split()
     record = records.get(section)
     if record is None:
         return "Not measured yet.\n"
-    kind = section.split("-")[0]
-    return {"rivals": tables.rivals, "cell": cell, "scaling": scaling}[kind](
-        record, *arguments
-    )
+    return KINDS[section.split("-")[0]](record, *arguments)
 
 
 def fill(page, records):
@@ -64,21 +85,30 @@ def fill(page, records):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("results", type=pathlib.Path)
-    parser.add_argument("page", type=pathlib.Path)
+    parser.add_argument("pages", type=pathlib.Path, nargs="+")
     parser.add_argument(
         "--check", action="store_true",
-        help="write nothing; exit with 1 if the page is not what it would be",
+        help="write nothing; exit with 1 if a page is not what it would be",
     )
+    parser.add_argument("--plot", metavar="FILE.png", help="draw the plots too")
     options = parser.parse_args(arguments)
     records = {}
     if options.results.exists():
         records = json.loads(options.results.read_text())
-    page = options.page.read_text()
-    made = fill(page, records)
-    if options.check:
-        return int(made != page)
-    options.page.write_text(made)
-    return 0
+    differ = False
+    for path in options.pages:
+        page = path.read_text()
+        made = fill(page, records)
+        differ |= made != page
+        if not options.check:
+            path.write_text(made)
+    if options.plot and not options.check:
+        if "bench" not in records:
+            parser.error(f"{options.results} has no run of `fused-rnn bench`")
+        from fused_rnn.bench import figures
+
+        figures.draw(records["bench"], options.plot)
+    return int(options.check and differ)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from fused_rnn.bench import cases, harness, tables, worker  # noqa: E402
 
 import cell  # noqa: E402
 import report  # noqa: E402
+import reproduce  # noqa: E402
 import scaling  # noqa: E402
 
 SHAPE = (2, 3, 4, 5)
@@ -212,7 +213,9 @@ def result(name, shape, mode, convention, *rounds, **about):
 
 
 def record_of(*results):
-    record = harness.start_record(threads=2, rounds=2, budget=0.1)
+    record = harness.start_record(
+        threads=2, rounds=2, budget=0.1, dtype="float32"
+    )
     record["results"] = list(results)
     record["versions"] = {"ours": {"fused_rnn": "0"}}
     return record
@@ -306,7 +309,54 @@ def test_page_is_filled_between_its_markers():
 
 
 def test_the_page_is_what_its_results_make():
-    docs = helpers.ROOT / "docs"
-    assert report.main([
-        str(docs / "performance.json"), str(docs / "performance.md"), "--check"
-    ]) == 0
+    results = str(helpers.ROOT / "docs" / "performance.json")
+    for page in reproduce.PAGES:
+        assert "<!-- table: " in page.read_text()
+        assert report.main([results, str(page), "--check"]) == 0, page
+
+
+def test_pages_are_written_and_plots_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    results, plot = tmp_path / "results.json", tmp_path / "plot.png"
+    pages = [tmp_path / name for name in ("one.md", "two.md")]
+    subjects = ("bench limits", "bench plots", "core", "accuracy",
+                "rivals-2 summary")
+    for page in pages:
+        page.write_text("".join(
+            f"<!-- table: {subject} -->\n<!-- end -->\n" for subject in subjects
+        ))
+    about = (SHAPE, "inference", "after")
+    longer = (SHAPE[0], 9, *SHAPE[2:])
+    bench = record_of(
+        result("keras", *about, 1.0, threads=2),
+        result("keras", longer, *about[1:], 2.0, threads=2),
+    )
+    bench["limits"] = [{
+        "threads": 2, "operations": 1.5e11, "bytes": [[8192, 2e11]],
+    }]
+    ulp = {"forward": {"max": 7.0, "mean": 1.0}}
+    core = record_of({
+        "kernel": "forward_after", "rows": 8, "depth": 0, "columns": 64,
+        "seconds": 4e-7, "compute seconds": 0.0, "read seconds": 1e-7,
+    })
+    core["operations"] = 1.2e11
+    results.write_text(json.dumps({
+        "bench": bench, "core": core,
+        "accuracy": record_of(result("ours", *about, 1.0, ulp=ulp)),
+        "rivals-2": record_of(result("ours", *about, 1.0),
+                              result("torch", *about, 3.0)),
+    }))
+    arguments = [str(results), *map(str, pages)]
+    assert report.main([*arguments, "--check"]) == 1
+    assert report.main([*arguments, "--plot", str(plot)]) == 0
+    assert report.main([*arguments, "--check"]) == 0
+    for page in pages:
+        text = page.read_text()
+        for words in (
+            "| products, GFLOP/s | 150 |", "| reads of 8 KiB a thread, GB/s | 200 |",
+            "![plots](performance.png)", "| forward after | 8 × 64 | 400 |"
+            " 100 (reading) | 25 % |", "| fused_rnn | 7 | 1 | – | – |",
+            "| PyTorch | 3.00 |", "No losses.",
+        ):
+            assert words in text, words
+    assert plot.read_bytes().startswith(b"\x89PNG")

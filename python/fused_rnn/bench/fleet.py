@@ -32,7 +32,8 @@ class Program:
 class Fleet:
     """Workers by name, started when first asked for.
 
-    pythons: the interpreters of the rivals that are not on TensorFlow. One that cannot start is not tried again; one that crashed is, for the next
+    pythons: the interpreters of the rivals that are not on TensorFlow. A worker
+    that cannot start is not tried again; one that crashed is, for the next
     case. failures: why, by name.
     """
 
@@ -171,8 +172,9 @@ def measure(jobs, rounds, seconds, folder, record,
             progress=lambda text, part: None):
     """Prepares jobs and times them in turn; adds to the record.
 
-    progress is told what is done and which part of the whole is behind. What was timed before an interruption is added too. Afterwards every worker
-    has forgotten its computations.
+    progress is told what is done and which part of the whole is behind. What
+    was timed before an interruption is added too. Afterwards every worker has
+    forgotten its computations.
     """
     entries = []
     try:

@@ -48,7 +48,7 @@ def speed(record):
         heads += [f"{mode}: mean", "least at (B,T,I,H)", "most at (B,T,I,H)"]
     losses = [
         f"- {tables.TITLES[rival]}, {mode}{_CONVENTIONS[convention]} at"
-        f" {tables.sizes(shape)}: {tables.number(gain)}"
+        f" {tables.sizes(shape)}: {tables.number(gain, 3)}"
         for rival, shape, mode, convention, gain in sorted(
             found, key=lambda item: item[-1]
         ) if gain < 1
@@ -141,3 +141,19 @@ def core(record):
     return "\n\n".join(
         [tables.table(heads, rows), limits, tables.where(record)]
     ) + "\n"
+
+
+def limits(record):
+    """What the probe found: operations a second, and bytes by working set."""
+    found = record["limits"]
+    if not found:
+        return "The NumPy module, which holds the probe, was not built.\n"
+    rows = [["products, GFLOP/s"] + [
+        tables.digits(1e-9 * each["operations"]) for each in found
+    ]]
+    for index, (size, _) in enumerate(found[0]["bytes"]):
+        rows.append([f"reads of {size // 1024} KiB a thread, GB/s"] + [
+            tables.digits(1e-9 * each["bytes"][index][1]) for each in found
+        ])
+    heads = [""] + [f"threads: {each['threads']}" for each in found]
+    return f"{tables.table(heads, rows)}\n\n{tables.where(record)}\n"
