@@ -167,3 +167,12 @@ def processes_with(mark):
         except OSError:
             pass
     return found
+
+
+def bench_command(folder, *arguments):
+    """Arguments of `fused-rnn bench` for a small shape; results.json is its."""
+    return [
+        "bench", "--threads", "1", "--shape", "2,3,4,5", "--rounds", "2",
+        "--budget", "0.01", "--json", str(folder / "results.json"),
+        *arguments,
+    ]

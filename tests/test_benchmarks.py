@@ -343,7 +343,7 @@ def test_pages_are_written_and_plots_drawn(tmp_path):
     results.write_text(json.dumps({
         "bench": bench, "core": core,
         "accuracy": record_of(result("ours", *about, 1.0, ulp=ulp)),
-        "rivals-2": record_of(result("ours", *about, 1.0),
+        "rivals-2": record_of(result("ours-tf", *about, 1.0),
                               result("torch", *about, 3.0)),
     }))
     arguments = [str(results), *map(str, pages)]
