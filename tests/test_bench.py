@@ -1,5 +1,7 @@
 """`fused-rnn bench`: its course, its record, its listing and its plots."""
 
+import importlib.util
+import io
 import json
 import sys
 
@@ -9,7 +11,7 @@ import pytest
 import helpers
 from fused_rnn import cli
 from fused_rnn.bench import (
-    cases, fleet, harness, limits, listing, summary,
+    cases, command, fleet, harness, limits, listing, summary,
 )
 from fused_rnn.cli import bench
 
@@ -69,6 +71,31 @@ def test_short_table_has_every_loss():
             in text)
     assert "- oneDNN, inference at (5, 6, 7, 8): 0.250" in text
     assert text.count("\n- ") == 1
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_bar_tells_the_time_that_is_left(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(command.time, "monotonic", lambda: now[0])
+    stream = Terminal()
+    progress = command.Progress(stream)
+    now[0] += 30
+    progress.show("runs", 0.25)
+    progress.finished("nothing on a terminal")
+    progress.clear()
+    assert stream.getvalue() == (
+        "\r\x1b[K[#####...............] 1:30 left  runs\r\x1b[K"
+    )
+    pipe = io.StringIO()
+    progress = command.Progress(pipe)
+    progress.show("nothing in a pipe", 0.5)
+    now[0] += 7
+    progress.finished("a shape")
+    assert pipe.getvalue() == "     7 s  a shape\n"
 
 
 # ---- Accuracy.
@@ -206,6 +233,9 @@ def test_the_command(dtype, tmp_path, capsys):
     assert "fused_rnn instruction set" in record["versions"]["ours"]
     done = [r for r in record["results"] if r["status"] == "ok"]
     assert {r["name"] for r in done} >= {"ours", "ours-tf"}
+    if not importlib.util.find_spec("torch"):
+        assert {r["status"] for r in record["results"] if r["name"] == "torch"
+                } == {"torch is not installed"}
     for timed in done:
         assert len(timed["rounds"]) == 2 and timed["median"] > 0
         assert timed["threads"] == 1 and timed["ulp"]["forward"]["max"] < 50
