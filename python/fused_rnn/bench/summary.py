@@ -59,13 +59,8 @@ def speed(record):
         parts.append("\n".join(losses))
     elif found:
         parts.append("No losses.")
-    times = tables.Times(record)
-    parts += [
-        f"{mode.capitalize()}. {text}" for mode in ("inference", "training")
-        if (text := tables.failures(times, mode))
-    ]
-    parts.append(tables.where(record))
-    return "\n\n".join(parts) + "\n"
+    parts += [tables.failures(tables.Times(record)), tables.where(record)]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _gain_cells(values):
@@ -107,14 +102,12 @@ def accuracy(record):
                 rows.append([title, tables.TITLES[name], *cells])
     heads = ["", "", "forward: most", "mean", "gradients: most", "mean"]
     times = tables.Times(record)
-    parts = [tables.table(heads, rows)]
-    parts += [
-        text for mode in ("inference", "training")
-        if (text := tables.failures(times, mode))
-    ]
     shapes = ", ".join(tables.sizes(shape) for shape in times.shapes)
-    parts += [f"Shapes (B,T,I,H): {shapes}.", tables.where(record)]
-    return "\n\n".join(parts) + "\n"
+    parts = [
+        tables.table(heads, rows), tables.failures(times, what="Not measured"),
+        f"Shapes (B,T,I,H): {shapes}.", tables.where(record),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def core(record):

@@ -250,11 +250,11 @@ def _losses(times, mode):
     return "Losses:\n\n" + "\n".join(lines) if lines else "No losses."
 
 
-def failures(times, mode):
-    """Who was not timed, and why; a reason is said once."""
+def failures(times, mode=None, what="Not timed"):
+    """Who was not timed in a mode or any, and why; a reason is said once."""
     reasons = {}
     for result in times.failures:
-        if result["mode"] == mode:
+        if mode in (None, result["mode"]):
             key = TITLES.get(result["name"], result["name"]), result["status"]
             reasons.setdefault(key, []).append(tuple(result["shape"]))
     lines = []
@@ -263,4 +263,4 @@ def failures(times, mode):
         on = ("" if len(shapes) == len(times.shapes)
               else " on " + ", ".join(sizes(shape) for shape in shapes))
         lines.append(f"- {name}{on}: {status}")
-    return "Not timed:\n\n" + "\n".join(lines) if lines else ""
+    return f"{what}:\n\n" + "\n".join(lines) if lines else ""
