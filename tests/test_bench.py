@@ -47,15 +47,19 @@ def test_listing_sets_each_rival_against_its_own_side():
         result("ours-tf", shape, "inference", 0.002),
         result("onednn", shape, "inference", 0.0005),
         result("keras", shape, "inference", 0.02),
+        result("jax", shape, "inference", 0.004),
         {"name": "torch", "shape": list(shape), "mode": "inference",
          "convention": "after", "threads": 2, "status": "ended by SIGSEGV"},
     )
     rows = {line[2:28].strip(): line for line in
             listing.listing(record).splitlines() if line.startswith("  ")}
-    assert "0.50x" in rows["oneDNN"]
-    assert "10.00x" in rows["Keras"]
+    assert rows["oneDNN"].endswith(" 0.50x fused_rnn")
+    assert rows["Keras"].endswith(" 10.00x fused_rnn in tf.function")
+    assert rows["JAX"].endswith(
+        " 4.00x fused_rnn, 2.00x fused_rnn in tf.function"
+    )
     assert rows["PyTorch"].endswith("not timed: ended by SIGSEGV")
-    assert "±" in rows["fused_rnn"] and "x the" not in rows["fused_rnn"]
+    assert "±" in rows["fused_rnn"] and "x fused" not in rows["fused_rnn"]
 
 
 def test_short_table_has_every_loss():
@@ -67,9 +71,9 @@ def test_short_table_has_every_loss():
         result("onednn", second, "inference", 0.25),
     )
     text = summary.speed(record)
-    assert ("| oneDNN | 1.00 | 0.25 at (5, 6, 7, 8) | 4.00 at (1, 2, 3, 4) |"
+    assert ("| fused_rnn | oneDNN | 1.00 | 0.25 at (5, 6, 7, 8) | 4.00 at (1, 2, 3, 4) |"
             in text)
-    assert "- oneDNN, inference at (5, 6, 7, 8): 0.250" in text
+    assert "- fused_rnn against oneDNN, inference at (5, 6, 7, 8): 0.250" in text
     assert text.count("\n- ") == 1
 
 

@@ -106,9 +106,9 @@ def heat_map(record, mode):
     for shape in shapes:
         for result in chosen[shape]:
             if result["name"] == RIVAL:
-                gain = listing.speedup(chosen[shape], result)
-                if gain is not None:
-                    gains.setdefault((shape[3], shape[0]), gain)
+                found = listing.speedups(chosen[shape], result)
+                if found:
+                    gains.setdefault((shape[3], shape[0]), *found.values())
     if len(gains) < 2:
         return None
 

@@ -21,33 +21,29 @@ def computations(record):
     ]
 
 
-def our_rounds(results, name):
-    """Rounds of the program of ours that a rival is set against, or None.
-
-    Who computes inside TensorFlow, or could, is set against our op in
-    TensorFlow, the others against the NumPy module.
-    """
-    found = {
-        result["name"]: result["rounds"] for result in results
-        if result["status"] == "ok"
-    }
-    for side, rivals in reversed(tables.SIDES.items()):
-        for ours in side:
-            if name in rivals and ours in found:
-                return found[ours]
-    return None
-
-
 def is_ours(name):
     return any(name in side for side in tables.SIDES)
 
 
-def speedup(results, result):
-    """How many times as long as ours it takes, or None."""
-    if result["status"] != "ok" or is_ours(result["name"]):
-        return None
-    ours = our_rounds(results, result["name"])
-    return ours and harness.ratio(result["rounds"], ours)
+def speedups(results, result):
+    """{program of ours: how many times as long as it the result takes}.
+
+    Who runs without a framework is set against the NumPy module, who runs in
+    TensorFlow against the op in a tf.function, frameworks of their own against
+    both.
+    """
+    rounds = {
+        other["name"]: other["rounds"] for other in results
+        if other["status"] == "ok" and is_ours(other["name"])
+    }
+    found = {}
+    for side, rivals in tables.SIDES.items():
+        ours = next((name for name in side if name in rounds), None)
+        if ours and result["name"] in rivals and result["status"] == "ok":
+            gain = harness.ratio(result["rounds"], rounds[ours])
+            if gain is not None:
+                found[ours] = gain
+    return found
 
 
 def listing(record):
@@ -72,8 +68,9 @@ def _row(results, result):
         return f"{row}not timed"
     spread = (times["high"] - times["low"]) / 2
     row += (f"{tables.milliseconds(times['median']):>10} ms"
-            f" ± {tables.milliseconds(spread):<8}")
-    gain = speedup(results, result)
-    if gain is not None:
-        row += f" {gain:7.2f}x the time of fused_rnn"
+            f" ± {tables.milliseconds(spread):<10}")
+    row += ", ".join(
+        f"{gain:.2f}x {tables.TITLES[ours]}"
+        for ours, gain in speedups(results, result).items()
+    )
     return row.rstrip()

@@ -2,29 +2,25 @@
 
 from fused_rnn.bench import harness, tables
 
-# Who can be compared in TensorFlow is set against the op in a tf.function, the
-# others against the NumPy module: each rival appears once.
-_SIDE = {}
-for _side, _rivals in tables.SIDES.items():
-    for _rival in _rivals:
-        _SIDE[_rival] = _side
 _CONVENTIONS = {"after": "", "before": " (reset before)"}
+_MODES = ("inference", "training")
 
 
 def gains(record):
-    """[(rival, shape, mode, convention, how many times as fast we are)]."""
+    """[(side, rival, shape, mode, convention, times as fast we are)]."""
     times = tables.Times(record)
     found = []
-    for rival, side in _SIDE.items():
-        for shape in times.shapes:
-            for mode in ("inference", "training"):
-                for convention in tables.CONVENTIONS:
+    for side in tables.SIDES:
+        for mode in _MODES:
+            for convention in tables.CONVENTIONS:
+                for shape in times.shapes:
                     _, each = tables.speedups(
                         times, side, shape, mode, convention
                     )
-                    if rival in each:
-                        found.append((rival, shape, mode, convention,
-                                      each[rival]))
+                    found += [
+                        (side, rival, shape, mode, convention, gain)
+                        for rival, gain in each.items()
+                    ]
     return found
 
 
@@ -32,24 +28,26 @@ def speed(record):
     """A row a rival: geometric mean, least and most; then every loss."""
     found = gains(record)
     rows = []
-    for rival in _SIDE:
-        row = [tables.TITLES[rival]]
-        for mode in ("inference", "training"):
-            values = [
-                (gain, shape, convention)
-                for name, shape, its_mode, convention, gain in found
-                if (name, its_mode) == (rival, mode)
-            ]
-            row += _gain_cells(values)
-        if row[1] != "–" or row[4] != "–":
-            rows.append(row)
-    heads = ["times as fast as"]
-    for mode in ("inference", "training"):
+    for side, rivals in tables.SIDES.items():
+        for rival in rivals:
+            cells = []
+            for mode in _MODES:
+                cells += _gain_cells([
+                    (gain, shape, convention)
+                    for its_side, name, shape, its_mode, convention, gain
+                    in found if (its_side, name, its_mode) == (side, rival, mode)
+                ])
+            if set(cells) != {"–"}:
+                rows.append([tables.TITLES[side[0]], tables.TITLES[rival],
+                             *cells])
+    heads = ["ours", "times as fast as"]
+    for mode in _MODES:
         heads += [f"{mode}: mean", "least at (B,T,I,H)", "most at (B,T,I,H)"]
     losses = [
-        f"- {tables.TITLES[rival]}, {mode}{_CONVENTIONS[convention]} at"
-        f" {tables.sizes(shape)}: {tables.number(gain, 3)}"
-        for rival, shape, mode, convention, gain in sorted(
+        f"- {tables.TITLES[side[0]]} against {tables.TITLES[rival]},"
+        f" {mode}{_CONVENTIONS[convention]} at {tables.sizes(shape)}:"
+        f" {tables.number(gain, 3)}"
+        for side, rival, shape, mode, convention, gain in sorted(
             found, key=lambda item: item[-1]
         ) if gain < 1
     ]

@@ -109,7 +109,11 @@ def where(record):
         f" ({', '.join(machine['instruction sets']) or 'no known vectors'};"
         f" {', '.join(f'{k} {v}' for k, v in machine['caches'].items())})",
         record["started"][:10],
-        ", ".join(f"{name} {value}" for name, value in settings.items()),
+        ", ".join(
+            f"{name} {' and '.join(map(str, value))}"
+            if isinstance(value, list) else f"{name} {value}"
+            for name, value in settings.items()
+        ),
         ", ".join(f"{name} {value}" for name, value in sorted(versions.items())),
     ]
     text = "Measured on " + "; ".join(part for part in parts if part) + "."
