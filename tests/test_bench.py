@@ -221,7 +221,7 @@ def test_the_command(dtype, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     plot = tmp_path / "plot.png"
     assert cli.main(helpers.bench_command(
-        tmp_path, "--only", "ours,torch", "--dtype", dtype, "--shapes",
+        tmp_path, "--only", "torch", "--dtype", dtype, "--shapes",
         "2,3,4,5", "2,3,4,9", "--mode", "inference", "--plot", str(plot),
         "--python", sys.executable,
     )) == 0

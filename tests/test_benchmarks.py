@@ -360,3 +360,43 @@ def test_pages_are_written_and_plots_drawn(tmp_path):
         ):
             assert words in text, words
     assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_one_command_measures_everything(interrupted, tmp_path, monkeypatch):
+    calls = []
+
+    def fake(name, status=0):
+        def main(arguments):
+            calls.append((name, arguments))
+            return status
+        return main
+
+    for name in ("core", "cell", "rivals", "scaling", "accuracy", "report"):
+        status = 130 if interrupted and name == "rivals" else 0
+        monkeypatch.setattr(getattr(reproduce, name), "main",
+                            fake(name, status))
+    monkeypatch.setattr(reproduce.cli, "main", fake("bench"))
+    monkeypatch.setattr(reproduce, "core_program", lambda folder: "program")
+    results = str(tmp_path / "results.json")
+    status = reproduce.main(["--results", results, "--python", "other"])
+    names = [name for name, _ in calls]
+    # What was measured before an interruption gets its tables.
+    assert calls[-1][1][:2] == [results, str(reproduce.PAGES[0])]
+    if interrupted:
+        assert status == 130 and names == ["core", "cell", "rivals", "report"]
+        assert "--plot" not in calls[-1][1]
+        return
+    assert status == 0 and names == [
+        "core", "cell", "rivals", "rivals", "scaling", "accuracy", "bench",
+        "report",
+    ]
+    assert "--plot" in calls[-1][1]
+    for _, arguments in calls[:-1]:
+        assert arguments[arguments.index("--json") + 1] == results
+    for name, arguments in calls:
+        if name in ("rivals", "accuracy", "bench"):
+            assert arguments[arguments.index("--python") + 1] == "other"
+    assert [a[a.index("--threads") + 1] for n, a in calls if n == "rivals"] == [
+        "2", "1"
+    ]

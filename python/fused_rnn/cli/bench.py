@@ -38,7 +38,8 @@ def add_parser(subparsers) -> None:
     add = parser.add_argument
     add("--shapes", "--shape", nargs="+", type=cases.parse_shape,
         metavar="B,T,I,H", default=SHAPES,
-        help="batch, steps, inputs and units; a grid unless given")
+        help="batch, steps, inputs and units (default: a grid of batch sizes and"
+        " units, and several lengths%(default).0s)")
     add("--conventions", "--convention", nargs="+", choices=cases.CONVENTIONS,
         default=("after",), help="where the reset gate acts; Keras' default"
         " is after the product")
@@ -56,8 +57,9 @@ def run(options, parser) -> int:
     if error:
         parser.error(error)
     try:
+        # Everybody is set against us.
+        chosen = programs.select(options.only and ["ours", *options.only])
         # Bare products of matrices are no rival, except when asked for.
-        chosen = programs.select(options.only)
         if not options.only:
             del chosen["bare"]
     except ValueError as unknown:
