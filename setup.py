@@ -163,6 +163,7 @@ def extras():
             "setuptools>=77",
         ],
         "demo": ["matplotlib>=3.8"],
+        "bench": ["matplotlib>=3.8"],
     }
 
 

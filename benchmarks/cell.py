@@ -9,15 +9,10 @@ TensorFlow 1 in Python, since TensorFlow 2 has the kernel and no gradient.
 """
 
 import itertools
-import pathlib
 import sys
-import tempfile
 
-import cases
-import command
-import fleet
-import harness
-import report
+import checkout  # noqa: F401
+from fused_rnn.bench import cases, command, fleet, harness, tables
 
 # TensorFlow's own grid of this cell (B, I, H), and a small model that serves.
 SHAPES = (
@@ -32,17 +27,17 @@ CONVENTION = "before"  # The only one that the block cell has.
 
 
 def run(options, record):
-    with tempfile.TemporaryDirectory(prefix="fused_rnn_cell_") as folder:
-        folder = pathlib.Path(folder)
-        workers = fleet.Fleet(PROGRAMS, options.threads, sys.executable, folder)
-        with command.measuring(workers, record) as progress:
+    with command.measuring(record) as (progress, folder):
+        workers = fleet.Fleet(
+            PROGRAMS, options.threads, [sys.executable], folder
+        )
+        try:
             for number, shape in enumerate(options.shapes):
                 case = cases.CellCase(folder / "case", shape)
 
-                def show(text):
+                def show(text, part):
                     progress.show(
-                        f"{shape} ({number + 1} of {len(options.shapes)}):"
-                        f" {text}", number / len(options.shapes),
+                        f"{shape}: {text}", (number + part) / len(options.shapes)
                     )
 
                 jobs = [
@@ -53,14 +48,17 @@ def run(options, record):
                     jobs, options.rounds, options.budget, folder, record, show
                 )
                 progress.finished(str(shape))
+        finally:
+            workers.close()
+            record["versions"] |= workers.versions
 
 
-def tables(record):
+def page(record):
     """The table, the geometric means, and what went wrong, in Markdown."""
-    times = report.Times(record)
+    times = tables.Times(record)
     rows, gains = [], {mode: [] for mode in cases.MODES}
     for shape in times.shapes:
-        row = [report.sizes(shape)]
+        row = [tables.sizes(shape)]
         for mode in cases.MODES:
             ours, theirs = (
                 times.rounds(name, shape, mode, CONVENTION)
@@ -70,23 +68,23 @@ def tables(record):
             if gain:
                 gains[mode].append(gain)
             row += [
-                report.microseconds(ours), report.microseconds(theirs),
-                report.number(gain),
+                tables.microseconds(ours), tables.microseconds(theirs),
+                tables.number(gain),
             ]
         rows.append(row)
     heads = ["(B,I,H)"]
     for mode in cases.MODES:
         heads += [f"{mode}: fused_rnn µs", "TensorFlow µs", "times faster"]
     means = [
-        f"{mode.capitalize()}: {report.number(harness.geometric_mean(found))}"
-        f" times faster in the geometric mean, {report.number(min(found))} at"
+        f"{mode.capitalize()}: {tables.number(harness.geometric_mean(found))}"
+        f" times faster in the geometric mean, {tables.number(min(found))} at"
         " least."
         for mode, found in gains.items() if found
     ]
     parts = [
-        report.table(heads, rows), "\n".join(means),
-        *(report.failures(times, mode) for mode in cases.MODES),
-        report.where(record),
+        tables.table(heads, rows), "\n".join(means),
+        *(tables.failures(times, mode) for mode in cases.MODES),
+        tables.where(record),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -104,7 +102,7 @@ def main(arguments=None):
                         default=SHAPES, metavar="B,I,H")
     options = command.parse(parser, arguments)
     record = command.run(options, "cell", lambda record: run(options, record))
-    print(tables(record))
+    print(page(record))
     return command.exit_code(record)
 
 

@@ -9,15 +9,10 @@ side against one after the other; the memory of a step at its peak.
 """
 
 import dataclasses
-import pathlib
 import sys
-import tempfile
 
-import cases
-import command
-import fleet
-import harness
-import report
+import checkout  # noqa: F401
+from fused_rnn.bench import cases, command, fleet, harness, tables
 
 PROGRAMS = {
     "ours": fleet.Program("numpy_gru.py", own=True),
@@ -57,11 +52,11 @@ class Bench:
         self.folder = folder
         self.threads = options.threads
         self.fleets = {
-            threads: fleet.Fleet(PROGRAMS, threads, sys.executable, folder)
+            threads: fleet.Fleet(PROGRAMS, threads, [sys.executable], folder)
             for threads in {1, options.threads}
         }
         self.memory_fleet = fleet.Fleet(
-            MEMORY_PROGRAMS, options.threads, sys.executable, folder
+            MEMORY_PROGRAMS, options.threads, [sys.executable], folder
         )
         self._cases = 0
 
@@ -174,23 +169,28 @@ def _peak(entry):
 
 
 def run(options, record):
-    with tempfile.TemporaryDirectory(prefix="fused_rnn_scaling_") as folder:
-        bench = Bench(options, pathlib.Path(folder))
-        with command.measuring(bench, record) as progress:
-            for subject in options.subjects:
+    with command.measuring(record) as (progress, folder):
+        bench = Bench(options, folder)
+        try:
+            for number, subject in enumerate(options.subjects):
+                behind = number / len(options.subjects)
+
+                def show(text, _=None):
+                    progress.show(f"{subject} {text}", behind)
+
                 if subject == "memory":
-                    measure_memory(bench, record, progress.show)
+                    measure_memory(bench, record, show)
                     continue
                 for jobs in TIMED[subject](bench):
                     shape = jobs[0].case.shape
                     fleet.measure(
                         jobs, options.rounds, options.budget, bench.folder,
-                        record,
-                        lambda text: progress.show(
-                            f"{subject} {shape}: {text}"
-                        ),
+                        record, lambda text, _: show(f"{shape}: {text}"),
                     )
                 progress.finished(subject)
+        finally:
+            bench.close()
+            record["versions"] |= bench.versions
 
 
 # ---- Tables.
@@ -216,14 +216,14 @@ def length_table(record):
     for batch, inputs, units in LENGTH_SIZES:
         for steps in LENGTHS:
             shape = (batch, steps, inputs, units)
-            row = [report.sizes(shape)]
+            row = [tables.sizes(shape)]
             for mode in cases.MODES:
                 rounds = find(record, "length", shape=list(shape), mode=mode)
-                row.append(report.microseconds(
+                row.append(tables.microseconds(
                     rounds and [t and t / steps for t in rounds]
                 ))
             rows.append(row)
-    return report.table(
+    return tables.table(
         ["(B,T,I,H)", *(f"{mode}, µs a step" for mode in cases.MODES)], rows
     )
 
@@ -232,27 +232,27 @@ def padding_table(record):
     rows = []
     for shape in PADDED_SHAPES:
         batch, steps, *sizes = shape
-        row = [report.sizes(shape)]
+        row = [tables.sizes(shape)]
         for mode in cases.MODES:
             plain, padded = (
                 find(record, "padding", shape=[batch, total, *sizes],
                      mode=mode, valid=steps)
                 for total in (steps, 2 * steps)
             )
-            row += [report.microseconds(plain),
-                    report.number(quotient(padded, plain))]
+            row += [tables.microseconds(plain),
+                    tables.number(quotient(padded, plain))]
         rows.append(row)
     heads = ["(B,T,I,H)"]
     for mode in cases.MODES:
         heads += [f"{mode} µs", "padded to 2T, times as long"]
-    return report.table(heads, rows)
+    return tables.table(heads, rows)
 
 
 def threads_table(record):
     many = record["settings"]["threads"]
     rows = []
     for shape in cases.SHAPES:
-        row = [report.sizes(shape)]
+        row = [tables.sizes(shape)]
         for mode in cases.MODES:
             for convention in cases.CONVENTIONS:
                 one, all_ = (
@@ -260,20 +260,20 @@ def threads_table(record):
                          convention=convention, threads=number)
                     for number in (1, many)
                 )
-                row.append(report.number(quotient(one, all_)))
+                row.append(tables.number(quotient(one, all_)))
         rows.append(row)
     heads = [f"{many} threads, times faster than 1: (B,T,I,H)"] + [
-        f"{mode}, {report.CONVENTIONS[convention]}"
+        f"{mode}, {tables.CONVENTIONS[convention]}"
         for mode in cases.MODES for convention in cases.CONVENTIONS
     ]
-    return report.table(heads, rows)
+    return tables.table(heads, rows)
 
 
 def conventions_table(record):
     numbers = sorted({1, record["settings"]["threads"]})
     rows = []
     for shape in cases.SHAPES:
-        row = [report.sizes(shape)]
+        row = [tables.sizes(shape)]
         for mode in cases.MODES:
             for number in numbers:
                 before, after = (
@@ -281,13 +281,13 @@ def conventions_table(record):
                          convention=convention, threads=number)
                     for convention in ("before", "after")
                 )
-                row.append(report.number(quotient(before, after)))
+                row.append(tables.number(quotient(before, after)))
         rows.append(row)
     heads = ["reset before, times as long as after: (B,T,I,H)"] + [
         f"{mode}, threads: {number}"
         for mode in cases.MODES for number in numbers
     ]
-    return report.table(heads, rows)
+    return tables.table(heads, rows)
 
 
 def branches_table(record):
@@ -298,11 +298,11 @@ def branches_table(record):
             for mode in BRANCH_MODES
         )
         rows.append([
-            report.sizes(shape), report.microseconds(parallel),
-            report.microseconds(sequential),
-            report.number(quotient(parallel, sequential)),
+            tables.sizes(shape), tables.microseconds(parallel),
+            tables.microseconds(sequential),
+            tables.number(quotient(parallel, sequential)),
         ])
-    return report.table(
+    return tables.table(
         ["(B,T,I,H)", "two branches µs", "one after the other µs",
          "times as long"], rows,
     )
@@ -321,12 +321,12 @@ def memory_table(record):
         if result["mode"] == "training":
             allowed = (values + 2) * sequence
         rows.append([
-            report.TITLES[result["name"]], report.sizes(result["shape"]),
-            result["mode"], report.CONVENTIONS[result["convention"]],
-            report.number(result["peak"] / mebi, 1),
-            report.number(allowed / mebi, 1),
+            tables.TITLES[result["name"]], tables.sizes(result["shape"]),
+            result["mode"], tables.CONVENTIONS[result["convention"]],
+            tables.number(result["peak"] / mebi, 1),
+            tables.number(allowed / mebi, 1),
         ])
-    return report.table(
+    return tables.table(
         ["", "(B,T,I,H)", "", "", "peak MiB",
          "outputs, or reserve and two sequences, MiB"], rows,
     )
@@ -339,17 +339,17 @@ TABLES = {
 }
 
 
-def tables(record, subject):
+def page(record, subject):
     """One table, with what it lacks and where it was measured."""
     measured = "threads" if subject == "conventions" else subject
     problems = dict.fromkeys(
-        f"- {report.sizes(result['shape'])} {result['mode']}:"
+        f"- {tables.sizes(result['shape'])} {result['mode']}:"
         f" {result['status']}"
         for result in record["results"]
         if result["subject"] == measured and result["status"] != "ok"
     )
     parts = [TABLES[subject](record), "\n".join(problems),
-             report.where(record)]
+             tables.where(record)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -365,7 +365,7 @@ def main(arguments=None):
         if subject in options.subjects or (
             subject == "conventions" and "threads" in options.subjects
         ):
-            print(f"{subject}\n\n{tables(record, subject)}")
+            print(f"{subject}\n\n{page(record, subject)}")
     return command.exit_code(record)
 
 

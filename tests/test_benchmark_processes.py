@@ -17,11 +17,9 @@ import helpers
 FOLDER = helpers.ROOT / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 
-import cases  # noqa: E402
-import fleet  # noqa: E402
-import harness  # noqa: E402
-import report  # noqa: E402
-import rivals  # noqa: E402
+from fused_rnn.bench import (  # noqa: E402
+    cases, fleet, harness, programs, tables,
+)
 
 SHAPE = (2, 3, 4, 5)
 
@@ -29,7 +27,7 @@ SHAPE = (2, 3, 4, 5)
 WORKER = """
 import os, signal, sys, time
 
-import worker
+from fused_rnn.bench import worker
 
 
 def load():
@@ -76,13 +74,13 @@ def program(tmp_path):
     return lambda fault="none": fleet.Program(str(path), (fault,), own=True)
 
 
-def measured(programs, tmp_path, modes=("inference",)):
-    workers = fleet.Fleet(programs, 1, sys.executable, tmp_path)
+def measured(chosen, tmp_path, modes=("inference",)):
+    workers = fleet.Fleet(chosen, 1, [sys.executable], tmp_path)
     record = harness.start_record(threads=1, rounds=2, budget=0.01)
     case = cases.SequenceCase(tmp_path / "case", SHAPE)
     try:
         for mode in modes:
-            jobs = rivals.jobs_of(workers, programs, case, mode, ["after"])
+            jobs = programs.jobs_of(workers, chosen, case, mode, ["after"])
             fleet.measure(jobs, 2, 0.01, tmp_path, record)
     finally:
         workers.close()
@@ -95,20 +93,20 @@ def test_who_fails_is_reported_and_hurts_nobody(program, tmp_path):
     faults = (
         "missing", "crash in prepare", "crash in run", "wrong", "unable"
     )
-    programs = {"good": program()}
-    programs |= {fault: program(fault) for fault in faults}
-    programs["absent"] = fleet.Program("no_such_program.py", own=True)
-    programs["no header"] = fleet.Program(
+    chosen = {"good": program()}
+    chosen |= {fault: program(fault) for fault in faults}
+    chosen["absent"] = fleet.Program("no_such_program.py", own=True)
+    chosen["no header"] = fleet.Program(
         "none.cc", header="no/such/header.h", library="libnone.so*"
     )
-    record = measured(programs, tmp_path)
+    record = measured(chosen, tmp_path)
     results = {result["name"]: result for result in record["results"]}
     good = results.pop("good")
     assert good["status"] == "ok" and good["error"] < 1e-6
     assert len(good["rounds"]) == 2 and all(good["rounds"])
     assert record["versions"]["good"] == {"Oracle": "1"}
     # Not a word about a case that a library has nothing for.
-    assert results.keys() == {*programs, "good"} - {"good", "unable"}
+    assert results.keys() == {*chosen, "good"} - {"good", "unable"}
     for name, words in {
         "missing": "a_library_that_nobody_has",
         "crash in prepare": "SIGSEGV",
@@ -119,7 +117,7 @@ def test_who_fails_is_reported_and_hurts_nobody(program, tmp_path):
     }.items():
         assert words in results[name]["status"], name
         assert not any(results[name].get("rounds") or [])
-    text = report.rivals(record, "inference")
+    text = tables.rivals(record, "inference")
     assert "SIGSEGV" in text and "computes something else" in text
 
 
@@ -137,7 +135,7 @@ def test_a_worker_that_hangs_is_ended(program, tmp_path):
 
 
 def test_a_worker_is_stopped_when_it_is_not_its_turn(program, tmp_path):
-    workers = fleet.Fleet({"good": program()}, 1, sys.executable, tmp_path)
+    workers = fleet.Fleet({"good": program()}, 1, [sys.executable], tmp_path)
     try:
         good = workers.get("good")
         for _ in range(3):
@@ -149,25 +147,15 @@ def test_a_worker_is_stopped_when_it_is_not_its_turn(program, tmp_path):
         workers.close()
 
 
-def processes_with(mark):
-    found = []
-    for environment in pathlib.Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if mark.encode() in environment.read_bytes():
-                found.append(int(environment.parent.name))
-        except OSError:
-            pass
-    return found
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_stays_behind(number, program, tmp_path):
     mark = uuid.uuid4().hex
     results = tmp_path / "results.json"
     code = (
-        "import sys, harness, fleet, rivals\n"
+        "import sys, rivals\n"
+        "from fused_rnn.bench import fleet, programs\n"
         "program = fleet.Program(sys.argv[1], ('none',), own=True)\n"
-        "rivals.PROGRAMS = {'one': program, 'two': program}\n"
+        "programs.PROGRAMS = {'one': program, 'two': program}\n"
         "sys.exit(rivals.main(['--threads', '1', '--shape', '2,3,4,5',"
         " '--modes', 'inference', '--rounds', '100000', '--budget', '0.01',"
         " '--json', sys.argv[2]]))\n"
@@ -180,7 +168,7 @@ def test_no_process_stays_behind(number, program, tmp_path):
     )
     try:
         deadline = time.monotonic() + 60
-        while len(processes_with(mark)) < 3:
+        while len(helpers.processes_with(mark)) < 3:
             assert process.poll() is None, process.stderr.read()
             assert time.monotonic() < deadline, "the workers did not start"
             time.sleep(0.1)
@@ -190,9 +178,9 @@ def test_no_process_stays_behind(number, program, tmp_path):
     finally:
         process.kill()
     deadline = time.monotonic() + 10
-    while processes_with(mark) and time.monotonic() < deadline:
+    while helpers.processes_with(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert processes_with(mark) == []
+    assert helpers.processes_with(mark) == []
     if number == signal.SIGKILL:
         return
     assert process.returncode == 130, errors

@@ -12,12 +12,12 @@ import helpers
 FOLDER = helpers.ROOT / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 
+from fused_rnn.bench import cases, harness, tables, worker  # noqa: E402
+
 import cell  # noqa: E402
-import cases  # noqa: E402
-import harness  # noqa: E402
 import report  # noqa: E402
+import reproduce  # noqa: E402
 import scaling  # noqa: E402
-import worker  # noqa: E402
 
 SHAPE = (2, 3, 4, 5)
 RESULT_FIELDS = {
@@ -213,7 +213,9 @@ def result(name, shape, mode, convention, *rounds, **about):
 
 
 def record_of(*results):
-    record = harness.start_record(threads=2, rounds=2, budget=0.1)
+    record = harness.start_record(
+        threads=2, rounds=2, budget=0.1, dtype="float32"
+    )
     record["results"] = list(results)
     record["versions"] = {"ours": {"fused_rnn": "0"}}
     return record
@@ -233,7 +235,7 @@ def test_table_of_rivals():
         {"name": "torch", "shape": list(SHAPE), "mode": "inference",
          "convention": "after", "status": "ended by SIGSEGV"},
     )
-    text = report.rivals(record, "inference")
+    text = tables.rivals(record, "inference")
     assert "| (2, 3, 4, 5) | 1 | 2.00 | ONNX Runtime 1.50 | 0.75 |" in text
     assert "| (2, 3, 4, 5) | 1 | 4.00 | Keras 16.00 | 4.00 |" in text
     assert "fused_rnn against ONNX Runtime, 0.75×" in text
@@ -275,7 +277,7 @@ def test_tables_of_scaling():
         "threads": "| 2.00 |", "conventions": "| 1.30 |",
         "memory": "| 5.0 | 5.0 |",
     }.items():
-        assert expected in scaling.tables(record, subject), subject
+        assert expected in scaling.page(record, subject), subject
 
 
 def test_table_of_the_cell():
@@ -285,7 +287,7 @@ def test_table_of_the_cell():
         for name, time in (("ours", 1e-4), ("tensorflow", 2e-4))
         for mode in cases.MODES
     ))
-    text = cell.tables(record)
+    text = cell.page(record)
     assert "| (1, 40, 64) | 100 ± 0 | 200 ± 0 | 2.00 |" in text
     assert "Training: 2.00 times faster in the geometric mean" in text
 
@@ -307,7 +309,94 @@ def test_page_is_filled_between_its_markers():
 
 
 def test_the_page_is_what_its_results_make():
-    docs = helpers.ROOT / "docs"
-    assert report.main([
-        str(docs / "performance.json"), str(docs / "performance.md"), "--check"
-    ]) == 0
+    results = str(helpers.ROOT / "docs" / "performance.json")
+    for page in reproduce.PAGES:
+        assert "<!-- table: " in page.read_text()
+        assert report.main([results, str(page), "--check"]) == 0, page
+
+
+def test_pages_are_written_and_plots_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    results, plot = tmp_path / "results.json", tmp_path / "plot.png"
+    pages = [tmp_path / name for name in ("one.md", "two.md")]
+    subjects = ("bench limits", "bench plots", "core", "accuracy",
+                "rivals-2 summary")
+    for page in pages:
+        page.write_text("".join(
+            f"<!-- table: {subject} -->\n<!-- end -->\n" for subject in subjects
+        ))
+    about = (SHAPE, "inference", "after")
+    longer = (SHAPE[0], 9, *SHAPE[2:])
+    bench = record_of(
+        result("keras", *about, 1.0, threads=2),
+        result("keras", longer, *about[1:], 2.0, threads=2),
+    )
+    bench["limits"] = [{
+        "threads": 2, "operations": 1.5e11, "bytes": [[8192, 2e11]],
+    }]
+    ulp = {"forward": {"max": 7.0, "mean": 1.0}}
+    core = record_of({
+        "kernel": "forward_after", "rows": 8, "depth": 0, "columns": 64,
+        "seconds": 4e-7, "compute seconds": 0.0, "read seconds": 1e-7,
+    })
+    core["operations"] = 1.2e11
+    results.write_text(json.dumps({
+        "bench": bench, "core": core,
+        "accuracy": record_of(result("ours", *about, 1.0, ulp=ulp)),
+        "rivals-2": record_of(result("ours-tf", *about, 1.0),
+                              result("torch", *about, 3.0)),
+    }))
+    arguments = [str(results), *map(str, pages)]
+    assert report.main([*arguments, "--check"]) == 1
+    assert report.main([*arguments, "--plot", str(plot)]) == 0
+    assert report.main([*arguments, "--check"]) == 0
+    for page in pages:
+        text = page.read_text()
+        for words in (
+            "| products, GFLOP/s | 150 |", "| reads of 8 KiB a thread, GB/s | 200 |",
+            "![plots](performance.png)", "| forward after | 8 × 64 | 400 |"
+            " 100 (reading) | 25 % |", "| fused_rnn | 7 | 1 | – | – |",
+            "| PyTorch | 3.00 |", "No losses.",
+        ):
+            assert words in text, words
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_one_command_measures_everything(interrupted, tmp_path, monkeypatch):
+    calls = []
+
+    def fake(name, status=0):
+        def main(arguments):
+            calls.append((name, arguments))
+            return status
+        return main
+
+    for name in ("core", "cell", "rivals", "scaling", "accuracy", "report"):
+        status = 130 if interrupted and name == "rivals" else 0
+        monkeypatch.setattr(getattr(reproduce, name), "main",
+                            fake(name, status))
+    monkeypatch.setattr(reproduce.cli, "main", fake("bench"))
+    monkeypatch.setattr(reproduce, "core_program", lambda folder: "program")
+    results = str(tmp_path / "results.json")
+    status = reproduce.main(["--results", results, "--python", "other"])
+    names = [name for name, _ in calls]
+    # What was measured before an interruption gets its tables.
+    assert calls[-1][1][:2] == [results, str(reproduce.PAGES[0])]
+    if interrupted:
+        assert status == 130 and names == ["core", "cell", "rivals", "report"]
+        assert "--plot" not in calls[-1][1]
+        return
+    assert status == 0 and names == [
+        "core", "cell", "rivals", "rivals", "scaling", "accuracy", "bench",
+        "report",
+    ]
+    assert "--plot" in calls[-1][1]
+    for _, arguments in calls[:-1]:
+        assert arguments[arguments.index("--json") + 1] == results
+    for name, arguments in calls:
+        if name in ("rivals", "accuracy", "bench"):
+            assert arguments[arguments.index("--python") + 1] == "other"
+    assert [a[a.index("--threads") + 1] for n, a in calls if n == "rivals"] == [
+        "2", "1"
+    ]

@@ -8,7 +8,7 @@ import re
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = sorted(
     path
-    for folder in ("csrc", "tests/core", "benchmarks")
+    for folder in ("csrc", "tests/core", "benchmarks", "python")
     for path in (ROOT / folder).rglob("*")
     if path.suffix in (".cc", ".h", ".cu")
 )

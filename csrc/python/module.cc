@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "core/isa.h"
+#include "core/probe.h"
 #include "core/thread_pool.h"
 #include "python/call.h"
 #include "python/functions.h"
@@ -27,6 +28,16 @@ void require_isa(const std::string& name) {
   if (!error.empty()) throw py::value_error(error);
 }
 
+double multiply_adds(int threads, double seconds) {
+  py::gil_scoped_release released;
+  return probe_multiply_adds(threads, seconds);
+}
+
+double reads(std::size_t bytes, int threads, double seconds) {
+  py::gil_scoped_release released;
+  return probe_reads(bytes, threads, seconds);
+}
+
 PYBIND11_MODULE(_core, m) {
   m.def("compiled_isas", &compiled_isas);
   m.def("supported_isas", &supported_isas);
@@ -35,6 +46,10 @@ PYBIND11_MODULE(_core, m) {
   m.def("select_isa", &require_isa, py::arg("name"));
   m.def("set_num_threads", &set_num_threads, py::arg("threads"));
   m.def("get_num_threads", &shared_thread_count);
+  m.def("probe_multiply_adds", &multiply_adds, py::arg("threads"),
+        py::arg("seconds"));
+  m.def("probe_reads", &reads, py::arg("bytes"), py::arg("threads"),
+        py::arg("seconds"));
   m.def("gru_block_cell", &gru_block_cell);
   m.def("gru_block_cell_grad", &gru_block_cell_grad);
   m.def("gru", &gru);

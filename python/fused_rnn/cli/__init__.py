@@ -11,7 +11,7 @@ import argparse
 import importlib
 import sys
 
-COMMANDS = ("info", "demo")
+COMMANDS = ("info", "demo", "bench", "profile")
 
 
 def parser() -> argparse.ArgumentParser:

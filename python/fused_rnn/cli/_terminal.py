@@ -66,7 +66,7 @@ class Progress:
                 self._draw(step, text, now - self._start)
         elif last or step == 1 or self._is_mark(step):
             count = f"{step:>{len(str(self._total))}}/{self._total}"
-            seconds = _minutes(now - self._start)
+            seconds = minutes(now - self._start)
             print(f"  {count}  {text}  {seconds}", file=self._stream,
                   flush=True)
 
@@ -81,16 +81,25 @@ class Progress:
 
     def _draw(self, step, text, seconds):
         count = f"{step:>{len(str(self._total))}}/{self._total}"
-        right = f" {count}  {text}  {_minutes(seconds)}"
+        right = f" {count}  {text}  {minutes(seconds)}"
         columns = shutil.get_terminal_size().columns
         width = min(30, columns - len(right) - 5)
-        bar = ""
-        if width >= 5:
-            full = width * step // self._total
-            bar = "[" + "#" * full + "." * (width - full) + "]"
-        line = f"  {bar}{right}"[: columns - 1]
-        print(f"\r\033[K{line}", end="", file=self._stream, flush=True)
+        drawn = bar(width, step / self._total) if width >= 5 else ""
+        redraw(self._stream, f"  {drawn}{right}")
 
 
-def _minutes(seconds):
+def bar(width, part):
+    """A bar of which that part is full."""
+    full = int(width * part)
+    return "[" + "#" * full + "." * (width - full) + "]"
+
+
+def redraw(stream, line):
+    """Writes the line over the one that the cursor is in."""
+    line = line[: shutil.get_terminal_size().columns - 1]
+    print(f"\r\033[K{line}", end="", file=stream, flush=True)
+
+
+def minutes(seconds):
+    """Seconds as minutes and seconds."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

@@ -3,7 +3,7 @@
 import os
 import sys
 
-import worker
+from fused_rnn.bench import worker
 
 
 def load():

@@ -7,9 +7,14 @@ import sys
 
 import numpy as np
 
-import harness
+from fused_rnn.bench import harness
+from fused_rnn.bench.worker import element_type, storage
 
-EPSILON = float(np.finfo(np.float32).eps)
+# The distance of 1 from the next number.
+EPSILONS = {
+    "float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+}
 
 # (B, T, I, H), from serving one row to training at the processor's limit.
 SHAPES = (
@@ -45,18 +50,21 @@ def parse_shape(text):
 class SequenceCase:
     """A GRU over a sequence: arrays in a folder, results of the oracle.
 
-    The recurrent weights halve the state's length in the mean, so that an
+    Values are such that the element type holds them exactly, and stored as
+    storage() says. The recurrent weights halve the state's length in the mean, so that an
     early error fades instead of growing: a difference in the results is then
     one of meaning, not of rounding.
     """
 
-    def __init__(self, folder, shape, *, valid_steps=None):
+    def __init__(self, folder, shape, *, valid_steps=None, dtype="float32"):
         self.folder = pathlib.Path(folder)
         self.shape = batch, steps, inputs, units = shape
+        self.dtype = dtype
         rng = np.random.default_rng(sum(shape))
 
         def draw(*sizes, scale=1.0):
-            return (scale * rng.standard_normal(sizes)).astype(np.float32)
+            values = scale * rng.standard_normal(sizes)
+            return values.astype(element_type(dtype)).astype(storage(dtype))
 
         self.arrays = {
             "x": draw(batch, steps, inputs),
@@ -76,13 +84,13 @@ class SequenceCase:
 
     def words(self, mode, convention):
         """Of the request "prepare", after its key, folder and results."""
-        return (mode, convention, *self.shape)
+        return (mode, convention, self.dtype, *self.shape)
 
     def expected(self, mode, convention):
         """The oracle's results by name."""
         key = mode, convention
         if key not in self._expected:
-            self._expected[key] = ask_oracle(self.folder, *key)
+            self._expected[key] = ask_oracle(self.folder, *key, self.dtype)
         return self._expected[key]
 
     def tolerance(self):
@@ -91,15 +99,20 @@ class SequenceCase:
         Rounding errors of a sum grow like the root of its length when their
         signs are random; the longest sum is a row of inputs or, in a weight's
         gradient, all rows and steps. 16 covers the roundings of a step (gates,
-        their activations in another library, the state) and their decay.
+        their activations in another library, the state) and their decay. Half
+        types are stored so, and summed in float32.
         """
         batch, steps, inputs, units = self.shape
         longest = max(inputs + units, batch * steps)
-        return 16 * EPSILON * longest**0.5
+        stored = EPSILONS[self.dtype]
+        summed = min(stored, EPSILONS["float32"])
+        return 16 * max(stored, summed * longest**0.5)
 
 
 class CellCase:
     """One step of the block cell; (B, I, H)."""
+
+    dtype = "float32"
 
     def __init__(self, folder, shape):
         self.folder = pathlib.Path(folder)
@@ -123,15 +136,15 @@ class CellCase:
 
     def words(self, mode, convention):
         batch, inputs, units = self.shape
-        return (mode, convention, batch, 1, inputs, units)
+        return (mode, convention, self.dtype, batch, 1, inputs, units)
 
     def expected(self, mode, convention):
-        return ask_oracle(self.folder, mode, convention)
+        return ask_oracle(self.folder, mode, convention, self.dtype)
 
     def tolerance(self):
         """As for a sequence."""
         batch, inputs, units = self.shape
-        return 16 * EPSILON * max(inputs + units, batch) ** 0.5
+        return 16 * EPSILONS[self.dtype] * max(inputs + units, batch) ** 0.5
 
 
 def write(folder, arrays):
@@ -143,36 +156,37 @@ def write(folder, arrays):
     (folder / "shapes.json").write_text(json.dumps(shapes))
 
 
-def read(folder):
+def read(folder, dtype):
     """The arrays that write() wrote."""
     shapes = json.loads((folder / "shapes.json").read_text())
     return {
         name: np.fromfile(
-            folder / f"{name}.bin", np.bool_ if name == "mask" else np.float32
+            folder / f"{name}.bin",
+            np.bool_ if name == "mask" else storage(dtype),
         ).reshape(shape)
         for name, shape in shapes.items()
     }
 
 
-def ask_oracle(folder, mode, convention):
+def ask_oracle(folder, mode, convention, dtype):
     """Results of fused_rnn.reference for the arrays of a folder, by name.
 
     In a process of its own: with more than one thread, NumPy's products wait
     for each other far longer than they compute when the machine is busy.
     """
     subprocess.run(
-        [sys.executable, __file__, str(folder), mode, convention],
+        [sys.executable, "-m", __name__, str(folder), mode, convention, dtype],
         env=harness.child_environment(1), check=True,
     )
     with np.load(folder / "expected.npz") as results:
         return dict(results)
 
 
-def _answer(folder, mode, convention):
+def _answer(folder, mode, convention, dtype):
     """What the oracle's process does."""
     from fused_rnn import reference
 
-    arrays = read(folder)
+    arrays = read(folder, dtype)
     training = mode == "training"
     if "w_ru" in arrays:
         *inputs, d_h = arrays.values()
@@ -199,25 +213,59 @@ def _answer(folder, mode, convention):
     np.savez(folder / "expected.npz", **results)
 
 
-def error_of_results(out, expected):
-    """The largest relative error among the results that a worker left.
+def results(out, expected, dtype):
+    """The results that a worker left, in the shapes of the expected ones.
 
     Raises:
       ValueError: a result is missing or has another size.
     """
-    worst = 0.0
+    found = {}
     for name, want in expected.items():
         path = pathlib.Path(out) / f"{name}.bin"
         if not path.exists():
             raise ValueError(f"{name} is missing")
-        got = np.fromfile(path, np.float32)
+        got = np.fromfile(path, storage(dtype))
         if got.size != want.size:
             raise ValueError(f"{name} has {got.size} values, not {want.size}")
+        found[name] = got.astype(np.float64).reshape(want.shape)
+    return found
+
+
+def relative_error(found, expected):
+    """The largest among the results, of the norm."""
+    worst = 0.0
+    for name, want in expected.items():
         norm = np.linalg.norm(want)
-        error = np.linalg.norm(got.astype(np.float64) - want.ravel())
+        error = np.linalg.norm(found[name] - want)
         worst = max(worst, float(error / (norm if norm else 1.0)))
     # Not a number is no small error.
     return worst if np.isfinite(worst) else float("inf")
+
+
+def errors_in_ulp(found, expected, dtype):
+    """Largest and mean error of outputs and of gradients.
+
+    In units in the last place of the exact result, and at least of its array's
+    root mean square: a sum whose terms cancel is small, its error is not.
+
+    Returns:
+      {"forward": {"max", "mean"}}, and "gradients" if there are any.
+    """
+    errors = {}
+    for name, want in expected.items():
+        floor = np.sqrt(np.mean(np.square(want))) if want.size else 0.0
+        _, exponent = np.frexp(np.maximum(np.abs(want), floor))
+        unit = np.ldexp(EPSILONS[dtype], exponent - 1)
+        kind = "gradients" if name.startswith("d_") else "forward"
+        errors.setdefault(kind, []).append(
+            (np.abs(found[name] - want) / unit).ravel()
+        )
+    joined = {kind: np.concatenate(parts) for kind, parts in errors.items()}
+    return {
+        kind: {"max": harness.significant(float(values.max()), 3),
+               "mean": harness.significant(float(values.mean()), 3)}
+        for kind, values in joined.items() if values.size
+    }
 
 
 if __name__ == "__main__":

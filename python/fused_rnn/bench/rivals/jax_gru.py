@@ -4,7 +4,7 @@ As an experienced user would write it: the product of the inputs is taken out
 of the loop, and the recurrent product is one for all gates where it can be.
 """
 
-import worker
+from fused_rnn.bench import worker
 
 
 def load():
@@ -42,10 +42,9 @@ def load():
         return outputs, last
 
     def prepare(case):
-        arguments = [
-            jnp.asarray(array)
-            for array in (worker.time_major(case.x), case.h0, *case.weights())
-        ]
+        arguments = typed(
+            jax, case, worker.time_major(case.x), case.h0, *case.weights()
+        )
 
         def forward(*arguments):
             return gru(*arguments, case.reset_after)
@@ -53,6 +52,13 @@ def load():
         return computations(jax, case, forward, arguments)
 
     return {"JAX": jax.__version__}, prepare
+
+
+def typed(jax, case, *arrays):
+    """JAX arrays of the case's type."""
+    if case.dtype == "float64":
+        jax.config.update("jax_enable_x64", True)
+    return [jax.numpy.asarray(array, case.dtype) for array in arrays]
 
 
 def computations(jax, case, forward, arguments, batch_major=False):
@@ -75,7 +81,7 @@ def computations(jax, case, forward, arguments, batch_major=False):
     d_outputs = case.d_outputs
     if not batch_major:
         d_outputs = worker.time_major(d_outputs)
-    d_outputs = jax.numpy.asarray(d_outputs)
+    d_outputs, = typed(jax, case, d_outputs)
 
     @jax.jit
     def train(d_outputs, *arguments):

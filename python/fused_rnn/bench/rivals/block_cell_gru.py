@@ -1,6 +1,6 @@
 """TensorFlow's own GRUBlockCell in a while loop: reset before."""
 
-import worker
+from fused_rnn.bench import worker
 
 
 def load():
@@ -34,6 +34,7 @@ def load():
     def prepare(case):
         if case.reset_after:
             raise worker.Unsupported("GRUBlockCell is reset before only")
+        case.require("float32")
         converted = weights.keras_to_block_cell(*case.weights())
         variables = [tf.Variable(array) for array in converted]
         # Time-major, the layout that a loop over steps likes best.

@@ -1,8 +1,12 @@
-"""Keras' GRU on TensorFlow, both conventions; with "jit" compiled by XLA."""
+"""Keras' GRU on TensorFlow, both conventions; with "jit" compiled by XLA, with "unroll"
+without a loop."""
 
 import sys
 
-import worker
+from fused_rnn.bench import worker
+
+# Steps: to trace and optimise a longer graph takes minutes.
+MAX_UNROLLED = 100
 
 
 def load():
@@ -12,12 +16,14 @@ def load():
     import tensorflow_gru
 
     tensorflow_gru.limit_threads(tf)
-    jit_compile = "jit" in sys.argv[1:]
+    jit_compile, unroll = "jit" in sys.argv[1:], "unroll" in sys.argv[1:]
 
     def prepare(case):
+        if unroll and case.steps > MAX_UNROLLED:
+            raise worker.Unsupported("too long a graph")
         layer = keras.layers.GRU(
             case.units, reset_after=case.reset_after, return_sequences=True,
-            return_state=True,
+            return_state=True, unroll=unroll, dtype=case.dtype,
         )
         layer.build((case.batch, case.steps, case.inputs))
         layer.set_weights(case.weights())
@@ -27,8 +33,9 @@ def load():
 
         variables = [v.value for v in layer.trainable_variables]
         return tensorflow_gru.computations(
-            tf, case, forward, [tf.constant(case.x), tf.constant(case.h0),
-                                *variables],
+            tf, case, forward,
+            [tf.cast(case.x, case.dtype), tf.cast(case.h0, case.dtype),
+             *variables],
             jit_compile=jit_compile,
         )
 

@@ -1,6 +1,6 @@
 """ONNX Runtime's GRU, both conventions; inference only."""
 
-import worker
+from fused_rnn.bench import worker
 
 
 def load():
@@ -11,6 +11,7 @@ def load():
     def prepare(case):
         if case.training:
             raise worker.Unsupported("inference only")
+        case.require("float32")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = worker.THREADS
         options.inter_op_num_threads = 1

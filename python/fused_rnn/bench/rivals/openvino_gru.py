@@ -1,6 +1,6 @@
 """OpenVINO's GRU, both conventions; inference only."""
 
-import worker
+from fused_rnn.bench import worker
 
 
 def load():
@@ -13,6 +13,7 @@ def load():
     def prepare(case):
         if case.training:
             raise worker.Unsupported("inference only")
+        case.require("float32")
         compiled = core.compile_model(
             core.read_model(onnx_model.gru(case)), "CPU",
             {

@@ -1,6 +1,6 @@
 """Keras' GRU on JAX, compiled by jit; both conventions."""
 
-import worker
+from fused_rnn.bench import worker
 
 
 def load():
@@ -16,7 +16,7 @@ def load():
     def prepare(case):
         layer = keras.layers.GRU(
             case.units, reset_after=case.reset_after, return_sequences=True,
-            return_state=True,
+            return_state=True, dtype=case.dtype,
         )
         layer.build((case.batch, case.steps, case.inputs))
         layer.set_weights(case.weights())
@@ -28,10 +28,9 @@ def load():
             )
             return outputs, last
 
-        arguments = [
-            jax.numpy.asarray(array)
-            for array in (case.x, case.h0, *case.weights())
-        ]
+        arguments = jax_gru.typed(
+            jax, case, case.x, case.h0, *case.weights()
+        )
         return jax_gru.computations(
             jax, case, forward, arguments, batch_major=True
         )

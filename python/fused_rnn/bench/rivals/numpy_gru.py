@@ -2,7 +2,9 @@
 
 import sys
 
-import worker
+import numpy as np
+
+from fused_rnn.bench import worker
 
 
 def load():
@@ -11,9 +13,14 @@ def load():
 
     rnn.set_num_threads(worker.THREADS)
 
+    def typed(case, *arrays):
+        dtype = worker.element_type(case.dtype)
+        return [np.ascontiguousarray(array, dtype) for array in arrays]
+
     def sequence(case):
-        x, h0, d_outputs = case.x, case.h0, case.d_outputs
-        weights = case.weights()
+        x, h0, d_outputs, *weights = typed(
+            case, case.x, case.h0, case.d_outputs, *case.weights()
+        )
         options = dict(
             reset_after=case.reset_after,
             mask=case.mask if case.has("mask") else None,
@@ -46,11 +53,13 @@ def load():
     def stream(case):
         if case.training or case.steps > 1 or case.has("mask"):
             raise worker.Unsupported("inference of single steps only")
-        one = rnn.GRUStream(
-            *case.weights(), reset_after=case.reset_after, batch=case.batch
+        x_t, h0, *weights = typed(
+            case, case.x[:, 0], case.h0, *case.weights()
         )
-        one.reset(case.h0)
-        x_t = case.x[:, 0].copy()
+        one = rnn.GRUStream(
+            *weights, reset_after=case.reset_after, batch=case.batch
+        )
+        one.reset(h0)
         return lambda: one.step(x_t), lambda state: {
             "outputs": state, "state": state
         }

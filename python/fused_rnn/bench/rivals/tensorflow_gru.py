@@ -7,7 +7,7 @@ first or made to wait for it.
 
 import os
 
-import worker
+from fused_rnn.bench import worker
 
 
 def limit_threads(tf):
@@ -47,7 +47,7 @@ def computations(tf, case, forward, arguments, *, jit_compile=False):
         )
         return outputs, state, gradients
 
-    d_outputs = tf.constant(case.d_outputs)
+    d_outputs = tf.cast(case.d_outputs, case.dtype)
     return lambda: train(x, h0, d_outputs), lambda result: results(*result)
 
 
@@ -75,8 +75,10 @@ def load():
         return lambda: both(*arguments), lambda result: {}
 
     def prepare(case):
-        x, h0 = tf.constant(case.x), tf.constant(case.h0)
-        weights = [tf.Variable(array) for array in case.weights()]
+        x, h0 = tf.cast(case.x, case.dtype), tf.cast(case.h0, case.dtype)
+        weights = [
+            tf.Variable(tf.cast(array, case.dtype)) for array in case.weights()
+        ]
         if case.mode in ("parallel", "sequential"):
             return branches(case, [x, h0, *weights])
         mask = tf.constant(case.mask) if case.has("mask") else None

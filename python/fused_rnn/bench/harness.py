@@ -9,7 +9,6 @@ everybody: times are compared within a round.
 import atexit
 import datetime
 import functools
-import importlib.util
 import json
 import math
 import os
@@ -25,8 +24,6 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-if importlib.util.find_spec("fused_rnn") is None:  # A build in place.
-    sys.path.append(str(HERE.parent / "python"))
 
 SCHEMA = 1
 PREPARE_SECONDS = 600  # XLA compiles for minutes on a busy machine.
@@ -158,15 +155,12 @@ def _package():
     folder = tempfile.TemporaryDirectory(prefix="fused_rnn_package_")
     # Removed when the program ends.
     atexit.register(folder.cleanup)
-    package = pathlib.Path(
-        importlib.util.find_spec("fused_rnn").origin
-    ).absolute().parent
-    pathlib.Path(folder.name, "fused_rnn").symlink_to(package)
+    pathlib.Path(folder.name, "fused_rnn").symlink_to(HERE.parent)
     return folder.name
 
 
 def child_environment(threads):
-    """Variables of a process that finds worker.py and fused_rnn.
+    """Variables of a process that finds fused_rnn.
 
     The usual libraries read from them how many threads to use. TensorFlow is
     left alone by fused_rnn except in workers that say otherwise.
@@ -178,7 +172,7 @@ def child_environment(threads):
     )
     return {
         **os.environ, **{name: str(threads) for name in names},
-        "PYTHONPATH": os.pathsep.join([str(HERE), _package()]),
+        "PYTHONPATH": _package(),
         "FUSED_RNN_NO_TENSORFLOW": "1", "TF_CPP_MIN_LOG_LEVEL": "3",
         "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "",
     }
@@ -345,35 +339,6 @@ def save(path, section, record):
 def significant(value, digits=5):
     """A time or ratio with so many digits: results stay readable."""
     return None if value is None else float(f"{value:.{digits}g}")
-
-
-class Progress:
-    """One line on a terminal; elsewhere a line for what is finished."""
-
-    def __init__(self, stream=sys.stderr):
-        self._stream = stream
-        self._shown = stream.isatty()
-        self._started = time.monotonic()
-
-    def show(self, text, part=None):
-        if not self._shown:
-            return
-        if part:
-            spent = time.monotonic() - self._started
-            text += f", {spent / part * (1 - part):.0f} s left"
-        self._stream.write(f"\r\x1b[K{text[:110]}")
-        self._stream.flush()
-
-    def finished(self, text):
-        if not self._shown:
-            spent = time.monotonic() - self._started
-            self._stream.write(f"{spent:6.0f} s  {text}\n")
-            self._stream.flush()
-
-    def clear(self):
-        if self._shown:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
 
 
 def interrupt_on_terminate():

@@ -4,7 +4,7 @@ A worker is a program that calls ``serve``. Requests are lines of words, with
 tabs between them, on standard input, replies lines of JSON on what was standard
 output:
 
-    prepare KEY FOLDER OUT MODE CONVENTION B T I H
+    prepare KEY FOLDER OUT MODE CONVENTION DTYPE B T I H
         builds the computation of a case, runs it once and leaves what it
         computed in OUT
     run KEY SECONDS
@@ -37,14 +37,30 @@ class Unsupported(Exception):
     """The library does not compute this case."""
 
 
+def element_type(dtype):
+    """NumPy's type of a name."""
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(dtype)
+
+
+def storage(dtype):
+    """In which type files hold values: one that every language can read."""
+    return np.dtype(np.float64 if dtype == "float64" else np.float32)
+
+
 class Case:
     """Arrays of a case by name, read from its folder when asked for.
 
     mode: "inference" or "training". convention: "after" or "before", where the
-    reset gate acts.
+    reset gate acts. dtype: in which to compute; arrays are storage(dtype).
     """
 
-    def __init__(self, folder, mode, convention, batch, steps, inputs, units):
+    def __init__(self, folder, mode, convention, dtype, batch, steps, inputs,
+                 units):
+        self.dtype = dtype
         self.folder = pathlib.Path(folder)
         self.mode = mode
         self.convention = convention
@@ -66,7 +82,7 @@ class Case:
         if name.startswith("_") or name not in self.shapes:
             raise AttributeError(name)
         path = self.folder / f"{name}.bin"
-        dtype = np.bool_ if name == "mask" else np.float32
+        dtype = np.bool_ if name == "mask" else storage(self.dtype)
         return np.fromfile(path, dtype).reshape(self.shapes[name])
 
     def has(self, name):
@@ -74,6 +90,11 @@ class Case:
 
     def weights(self):
         return self.kernel, self.recurrent_kernel, self.bias
+
+    def require(self, *dtypes):
+        """Raises Unsupported unless the type is one of these."""
+        if self.dtype not in dtypes:
+            raise Unsupported(f"computes {', '.join(dtypes)} only")
 
 
 def time_major(array):
@@ -149,14 +170,13 @@ def peak_extra_bytes(call):
 
 
 def _prepare(prepare, words):
-    folder, out, mode, convention, *sizes = words
-    call, read = prepare(
-        Case(folder, mode, convention, *(int(size) for size in sizes))
-    )
+    folder, out, mode, convention, dtype, *sizes = words
+    case = Case(folder, mode, convention, dtype, *(int(size) for size in sizes))
+    call, read = prepare(case)
     out = pathlib.Path(out)
     out.mkdir(parents=True, exist_ok=True)
     for name, array in read(call()).items():
-        np.ascontiguousarray(array, np.float32).tofile(out / f"{name}.bin")
+        np.ascontiguousarray(array, storage(dtype)).tofile(out / f"{name}.bin")
     return call
 
 

@@ -28,7 +28,7 @@ struct Unsupported : std::runtime_error {
 };
 
 struct Case {
-  std::string folder, out, mode, convention;
+  std::string folder, out, mode, convention, dtype;
   std::size_t batch, steps, inputs, units;
 
   bool training() const { return mode == "training"; }
@@ -152,7 +152,9 @@ inline int serve(const std::string& versions,
         };
         const std::string& key = words.at(1);
         const Case c = {words.at(2), words.at(3), words.at(4), words.at(5),
-                        size(6),     size(7),     size(8),     size(9)};
+                        words.at(6), size(7),     size(8),     size(9),
+                        size(10)};
+        if (c.dtype != "float32") throw Unsupported("float32 only");
         mkdir(c.out.c_str(), 0777);
         calls[key] = prepare(c);
         reply("{}");

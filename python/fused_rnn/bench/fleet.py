@@ -1,14 +1,11 @@
 """The workers of a benchmark by name, and the computations that they time."""
 
 import dataclasses
-import os
-import pathlib
+import itertools
 import shutil
-import subprocess
 import sys
 
-import cases
-import harness
+from fused_rnn.bench import cases, harness, interpreters
 
 PROGRAMS_FOLDER = harness.HERE / "rivals"
 
@@ -18,70 +15,32 @@ class Program:
     """How to start a worker.
 
     file: in rivals/. arguments: of the program. own: whether it runs in this
-    interpreter, which has TensorFlow, or in that of the rivals. header,
-    library: what a C++ program needs. environment: variables beside the usual.
+    interpreter, which has TensorFlow, or in one of the rivals'; module: what
+    that must have. header, library: what a C++ program needs. environment:
+    variables beside the usual.
     """
 
     file: str
     arguments: tuple = ()
     own: bool = False
+    module: str = ""
     header: str = ""
     library: str = ""
     environment: dict = dataclasses.field(default_factory=dict)
 
 
-def compile_program(program, prefixes, folder):
-    """Compiles a C++ program; returns its path and its environment.
-
-    Raises:
-      harness.WorkerFailed: its library, or a compiler, is not there.
-    """
-    compiler = os.environ.get("CXX") or shutil.which("c++") or "g++"
-    for prefix in prefixes:
-        libraries = sorted(
-            library
-            for part in ("lib", "lib64", "lib/x86_64-linux-gnu")
-            for library in pathlib.Path(prefix, part).glob(program.library)
-        )
-        if libraries and pathlib.Path(prefix, "include", program.header).exists():
-            break
-    else:
-        raise harness.WorkerFailed(f"no {program.header} with its library")
-    binary = folder / pathlib.Path(program.file).stem
-    if not binary.exists():
-        command = [
-            *compiler.split(), "-std=c++17", "-O2",
-            f"-I{pathlib.Path(prefix, 'include')}",
-            str(PROGRAMS_FOLDER / program.file), "-o", str(binary),
-            # The library's own dependencies are found when it is loaded.
-            str(libraries[0]), "-Wl,--allow-shlib-undefined",
-        ]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True)
-        except OSError as error:
-            raise harness.WorkerFailed(str(error)) from error
-        if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if "rror" in line]
-            raise harness.WorkerFailed(f"not compiled: {' '.join(lines[:1])}")
-    beside = libraries[0].parent
-    environment = {"LD_LIBRARY_PATH": str(beside)}
-    # A oneDNN that was built on SYCL takes its processor from OpenCL.
-    if (beside / "libintelocl.so").exists():
-        environment["OCL_ICD_FILENAMES"] = str(beside / "libintelocl.so")
-    return binary, environment
-
-
 class Fleet:
     """Workers by name, started when first asked for.
 
-    One that cannot start is not tried again; one that crashed is, for the next
+    pythons: the interpreters of the rivals that are not on TensorFlow. A worker
+    that cannot start is not tried again; one that crashed is, for the next
     case. failures: why, by name.
     """
 
-    def __init__(self, programs, threads, python, folder):
+    def __init__(self, programs, threads, pythons, folder):
         self._programs = programs
         self._threads = threads
-        self._python = python
+        self._interpreters = interpreters.Interpreters(pythons)
         self._folder = folder
         self._workers = {}
         self.failures = {}
@@ -106,16 +65,18 @@ class Fleet:
 
     def _start(self, program):
         environment = dict(program.environment)
+        source = PROGRAMS_FOLDER / program.file
         if program.library:
-            prefixes = [prefix_of(self._python), "/usr", "/usr/local"]
-            binary, variables = compile_program(
-                program, prefixes, self._folder
+            binary, variables = interpreters.compile_program(
+                program, source, self._interpreters.prefixes(), self._folder
             )
             environment |= variables
             command = [binary]
+        elif program.own:
+            command = [sys.executable, source]
         else:
-            python = sys.executable if program.own else self._python
-            command = [python, PROGRAMS_FOLDER / program.file]
+            python = self._interpreters.with_module(program.module)
+            command = [python, source]
         return harness.Worker(
             [*command, *program.arguments], threads=self._threads,
             environment=environment,
@@ -136,17 +97,6 @@ class Fleet:
     def close(self):
         for name in list(self._workers):
             self.discard(name)
-
-
-def prefix_of(python):
-    """Where an interpreter's environment keeps headers and libraries."""
-    try:
-        return subprocess.run(
-            [python, "-c", "import sys; print(sys.prefix)"],
-            capture_output=True, text=True, check=True,
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise harness.WorkerFailed(str(error)) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +140,7 @@ class Job:
             if reply:
                 raise harness.WorkerFailed(reply["error"])
             if self.checked:
-                about["error"] = self._check(out)
+                about |= self._check(out)
         except harness.WorkerFailed as failure:
             about["status"] = str(failure)
             self.fleet.discard(self.name)
@@ -203,34 +153,45 @@ class Job:
         return harness.Entry(worker, key, **about), about
 
     def _check(self, out):
+        """What the record says of the errors; ValueError if they are large."""
         expected = self.case.expected(self.mode, self.convention)
-        error = cases.error_of_results(out, expected)
+        found = cases.results(out, expected, self.case.dtype)
+        error = cases.relative_error(found, expected)
         if error > self.case.tolerance():
             raise ValueError(
                 f"relative error {error:.2g}, allowed"
                 f" {self.case.tolerance():.2g}"
             )
-        return harness.significant(error, 2)
+        return {
+            "error": harness.significant(error, 2),
+            "ulp": cases.errors_in_ulp(found, expected, self.case.dtype),
+        }
 
 
-def measure(jobs, rounds, seconds, folder, record, progress=lambda text: None):
+def measure(jobs, rounds, seconds, folder, record,
+            progress=lambda text, part: None):
     """Prepares jobs and times them in turn; adds to the record.
 
-    What was timed before an interruption is added too. Afterwards every worker
-    has forgotten its computations.
+    progress is told what is done and which part of the whole is behind. What
+    was timed before an interruption is added too. Afterwards every worker has
+    forgotten its computations.
     """
     entries = []
     try:
         for number, job in enumerate(jobs):
-            progress(f"prepares {job.name}")
+            # To compile and to check takes about as long as to run.
+            progress(f"prepares {job.name}", 0.5 * number / len(jobs))
             entry, about = job.prepare(number, folder)
             if entry:
                 entries.append((job, entry))
             elif about:
                 record["results"].append(about)
+        turns = itertools.count(1)
         harness.interleave(
             [entry for _, entry in entries], rounds, seconds,
-            lambda: progress("runs"),
+            lambda: progress(
+                "runs", 0.5 + 0.5 * next(turns) / (rounds * len(entries))
+            ),
         )
     finally:
         for job, entry in entries:

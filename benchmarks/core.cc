@@ -1,0 +1,186 @@
+// The core's leaf kernels against what the processor does at most, on one
+// thread, float. Prints one JSON object; benchmarks/core.py keeps and shows it.
+//
+//   core_benchmark [SECONDS]   of each measurement; 0.1 unless given
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/cpu/kernels.h"
+#include "core/isa.h"
+#include "core/probe.h"
+
+namespace fused_rnn {
+namespace {
+
+using Floats = std::vector<float>;
+
+// Seconds of one call: the median of batches that fill `seconds`.
+double time_of(double seconds, const std::function<void()>& call) {
+  using Clock = std::chrono::steady_clock;
+  const auto now = [] {
+    return std::chrono::duration<double>(Clock::now().time_since_epoch())
+        .count();
+  };
+  call();
+  int calls = 1;
+  // A batch is long enough that reading the clock costs nothing.
+  for (double spent = 0; spent < 2e-5; calls *= 2) {
+    const double start = now();
+    for (int i = 0; i < calls; ++i) call();
+    spent = now() - start;
+  }
+  std::vector<double> times;
+  const double end = now() + seconds;
+  do {
+    const double start = now();
+    for (int i = 0; i < calls; ++i) call();
+    times.push_back((now() - start) / calls);
+  } while (now() < end);
+  std::nth_element(times.begin(), times.begin() + times.size() / 2,
+                   times.end());
+  return times[times.size() / 2];
+}
+
+Floats values(Index n) {
+  Floats result(static_cast<std::size_t>(n));
+  for (Index i = 0; i < n; ++i)
+    result[static_cast<std::size_t>(i)] = 0.01f * static_cast<float>(i % 7);
+  return result;
+}
+
+struct Program {
+  double seconds;
+  double operations;  // a second, at most
+  bool first = true;
+
+  // One result: how long a call takes, and how long it must at the least.
+  void print(const char* kernel, Index rows, Index depth, Index columns,
+             double time, double work, double bytes) {
+    const double reading =
+        bytes / probe_reads(static_cast<std::size_t>(bytes), 1, seconds);
+    std::printf(
+        "%s\n  {\"kernel\": \"%s\", \"rows\": %lld, \"depth\": %lld, "
+        "\"columns\": %lld, \"seconds\": %.4g, \"operations\": %.6g, "
+        "\"bytes\": %.6g, \"compute seconds\": %.4g, \"read seconds\": %.4g}",
+        first ? "" : ",", kernel, static_cast<long long>(rows),
+        static_cast<long long>(depth), static_cast<long long>(columns), time,
+        work, bytes, work / operations, reading);
+    first = false;
+  }
+
+  // The register block of a step's product, over one panel of the weights.
+  void tile(int rows, Index depth) {
+    const Kernels<float>& table = kernels<float>();
+    const int vectors = table.max_vectors[rows];
+    const Index columns = vectors * table.width;
+    const Floats a = values(rows * depth), b = values(depth * columns);
+    const Floats init = values(columns);
+    Floats c(static_cast<std::size_t>(rows * columns));
+    TileArgs<float> args = {};
+    args.a = a.data();
+    args.a_row = depth;
+    args.b = b.data();
+    args.b_k = columns;
+    args.k = depth;
+    args.init = init.data();
+    args.init_row = 0;
+    args.c = c.data();
+    args.c_row = columns;
+    args.ahead = reinterpret_cast<const char*>(b.data());
+    const auto kernel = table.tile[rows][vectors];
+    const double time = time_of(seconds, [&] { kernel(args); });
+    print("tile", rows, depth, columns, time,
+          2.0 * static_cast<double>(rows * depth * columns),
+          4.0 * static_cast<double>(depth * columns + rows * depth));
+  }
+
+  // The elementwise part of a step. Its limit is reading and writing once.
+  void gates(Index rows, Index units) {
+    const Kernels<float>& table = kernels<float>();
+    const Index row = (units + table.width - 1) / table.width * table.width;
+    std::vector<Floats> arrays;
+    arrays.reserve(32);
+    const auto scratch = [&] {
+      arrays.push_back(values(rows * row));
+      return Rows<float>{arrays.back().data(), row};
+    };
+    const auto constant = [&] {
+      const Rows<float> made = scratch();
+      return Rows<const float>{made.data, made.row};
+    };
+    ForwardTile<float> forward = {};
+    forward.rows.count = rows;
+    forward.units = units;
+    for (auto& gate : forward.gate) gate = constant();
+    forward.gh_c = constant();
+    forward.h_prev = constant();
+    forward.h_next = scratch();
+    forward.reset_h = scratch();
+    forward.output = scratch();
+    BackwardTile<float> backward = {};
+    backward.rows.count = rows;
+    backward.units = units;
+    backward.d = constant();
+    backward.carry = scratch();
+    for (auto& operand : backward.operand) operand = scratch();
+    const Rows<const float> previous = constant();
+    std::vector<const float*> h_prev;
+    for (Index i = 0; i < rows; ++i)
+      h_prev.push_back(previous.data + i * previous.row);
+    backward.h_prev = h_prev.data();
+    for (auto& reserve : backward.reserve) reserve = constant();
+    backward.d_output = constant();
+    for (auto& d_gate : backward.d_gates) d_gate = scratch();
+
+    // Arrays that each reads or writes.
+    const auto measure = [&](const char* name, int touched,
+                             const std::function<void()>& call) {
+      const double bytes = 4.0 * static_cast<double>(touched * rows * units);
+      print(name, rows, 0, units, time_of(seconds, call), 0, bytes);
+    };
+    forward.options.reset_after = backward.options.reset_after = true;
+    measure("forward_after", 7, [&] { table.forward_after(forward); });
+    measure("backward_after", 16, [&] { table.backward_after(backward); });
+    forward.options.reset_after = backward.options.reset_after = false;
+    measure("forward_before_gates", 5,
+            [&] { table.forward_before_gates(forward); });
+    measure("forward_before_candidate", 5,
+            [&] { table.forward_before_candidate(forward); });
+    measure("backward_before_candidate", 10,
+            [&] { table.backward_before_candidate(backward); });
+    measure("backward_before_reset", 6,
+            [&] { table.backward_before_reset(backward); });
+  }
+
+  void run() {
+    std::printf("{\"instruction set\": \"%s\", \"operations\": %.4g,\n"
+                "\"results\": [",
+                active_isa().c_str(), operations);
+    for (int rows : {1, 4, kernels<float>().block_rows})
+      for (Index depth : {64, 256, 1024}) tile(rows, depth);
+    for (Index units : {64, 256, 1024}) gates(8, units);
+    std::printf("\n]}\n");
+  }
+};
+
+}  // namespace
+}  // namespace fused_rnn
+
+int main(int argc, char** argv) {
+  const double seconds = argc > 1 ? std::atof(argv[1]) : 0.1;
+  const std::string error = fused_rnn::isa_error();
+  if (!error.empty() || seconds <= 0) {
+    std::fprintf(stderr, "%s\n",
+                 error.empty() ? "SECONDS must be above 0" : error.c_str());
+    return 2;
+  }
+  fused_rnn::Program program{
+      seconds, fused_rnn::probe_multiply_adds(1, seconds)};
+  program.run();
+  return 0;
+}

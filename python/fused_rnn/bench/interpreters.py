@@ -1,0 +1,94 @@
+"""The interpreters in whose environments the rivals are installed."""
+
+import functools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+from fused_rnn.bench import harness
+
+# What an environment has is asked of its own interpreter; nothing is imported.
+_QUESTION = """
+import importlib.util, json, sys
+found = [name for name in sys.argv[1:] if importlib.util.find_spec(name)]
+print(json.dumps([sys.prefix, found]))
+"""
+
+
+class Interpreters:
+    """Several of them; a module is taken from the first that has it."""
+
+    def __init__(self, paths):
+        self.paths = tuple(str(path) for path in paths)
+
+    def with_module(self, module):
+        """The interpreter that has it; the first one if module is "".
+
+        Raises:
+          harness.WorkerFailed: none has it, or none runs.
+        """
+        if not module:
+            return self.paths[0]
+        for path in self.paths:
+            if module in _ask(path, module)[1]:
+                return path
+        raise harness.WorkerFailed(f"{module} is not installed")
+
+    def prefixes(self):
+        """Where headers and libraries may lie."""
+        return [*(_ask(path)[0] for path in self.paths), "/usr", "/usr/local"]
+
+
+@functools.cache
+def _ask(path, *modules):
+    try:
+        answer = subprocess.run(
+            [path, "-c", _QUESTION, *modules], capture_output=True, text=True,
+            check=True, env=harness.child_environment(1),
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise harness.WorkerFailed(str(error)) from error
+    return json.loads(answer.stdout)
+
+
+def compile_program(program, source, prefixes, folder):
+    """Compiles a C++ program; returns its path and its environment.
+
+    Raises:
+      harness.WorkerFailed: its library, or a compiler, is not there.
+    """
+    compiler = os.environ.get("CXX") or shutil.which("c++") or "g++"
+    for prefix in prefixes:
+        libraries = sorted(
+            library
+            for part in ("lib", "lib64", "lib/x86_64-linux-gnu")
+            for library in pathlib.Path(prefix, part).glob(program.library)
+        )
+        if libraries and pathlib.Path(prefix, "include", program.header).exists():
+            break
+    else:
+        raise harness.WorkerFailed(f"no {program.header} with its library")
+    binary = folder / source.stem
+    if not binary.exists():
+        command = [
+            *compiler.split(), "-std=c++17", "-O2",
+            f"-I{pathlib.Path(prefix, 'include')}", str(source), "-o",
+            str(binary),
+            # The library's own dependencies are found when it is loaded.
+            str(libraries[0]), "-Wl,--allow-shlib-undefined",
+        ]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True)
+        except OSError as error:
+            raise harness.WorkerFailed(str(error)) from error
+        if done.returncode:
+            lines = [line for line in done.stderr.splitlines() if "rror" in line]
+            raise harness.WorkerFailed(f"not compiled: {' '.join(lines[:1])}")
+    beside = libraries[0].parent
+    environment = {"LD_LIBRARY_PATH": str(beside)}
+    # A oneDNN that was built on SYCL takes its processor from OpenCL.
+    if (beside / "libintelocl.so").exists():
+        environment["OCL_ICD_FILENAMES"] = str(beside / "libintelocl.so")
+    return binary, environment

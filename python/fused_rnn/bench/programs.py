@@ -1,0 +1,109 @@
+"""Whom a sequence is compared with, and the course of a comparison."""
+
+import sys
+
+from fused_rnn.bench import cases, fleet
+
+# To call MKL for the products of a step.
+WAYS = ("plain", "packed", "vector")
+
+_ONEDNN = dict(header="oneapi/dnnl/dnnl.hpp", library="libdnnl.so*")
+PROGRAMS = {
+    "bare": fleet.Program(
+        "bare_products.cc", header="mkl.h", library="libmkl_rt.so*"
+    ),
+    "ours": fleet.Program("numpy_gru.py", own=True),
+    "ours-stream": fleet.Program("numpy_gru.py", ("stream",), own=True),
+    "ours-tf": fleet.Program("tensorflow_gru.py", own=True),
+    "onednn": fleet.Program("onednn_gru.cc", ("packed",), **_ONEDNN),
+    "onednn-plain": fleet.Program("onednn_gru.cc", ("plain",), **_ONEDNN),
+    "onnxruntime": fleet.Program("onnxruntime_gru.py", module="onnxruntime"),
+    "openvino": fleet.Program("openvino_gru.py", module="openvino"),
+    "torch": fleet.Program("torch_gru.py", module="torch"),
+    "jax": fleet.Program("jax_gru.py", module="jax"),
+    "keras-jax": fleet.Program("keras_jax_gru.py", module="jax"),
+    "keras-torch": fleet.Program("keras_torch_gru.py", module="torch"),
+    "keras": fleet.Program("keras_gru.py", own=True),
+    "keras-jit": fleet.Program("keras_gru.py", ("jit",), own=True),
+    "keras-unroll": fleet.Program("keras_gru.py", ("unroll",), own=True),
+    "tf-block": fleet.Program("block_cell_gru.py", own=True),
+}
+
+
+def select(names):
+    """Programs by name; "keras" also selects "keras-jit" and so on."""
+    if not names:
+        return dict(PROGRAMS)
+    chosen = {
+        name: program for name, program in PROGRAMS.items()
+        if any(name == n or name.startswith(n + "-") for n in names)
+    }
+    unknown = [
+        n for n in names
+        if not any(name == n or name.startswith(n + "-") for name in PROGRAMS)
+    ]
+    if unknown:
+        raise ValueError(
+            f"unknown: {', '.join(unknown)}; there are {', '.join(PROGRAMS)}"
+        )
+    return chosen
+
+
+def add_options(known):
+    """What is compared, of whom, and where they are installed."""
+    add = known.add_argument
+    add("--modes", "--mode", nargs="+", choices=cases.MODES,
+        default=cases.MODES)
+    add("--only", type=lambda text: text.split(","), metavar="NAME,...",
+        help=f"of {', '.join(PROGRAMS)}; a name stands for its variants too")
+    add("--dtype", choices=tuple(cases.EPSILONS), default="float32")
+    add("--python", action="append", metavar="FILE",
+        help="an interpreter that has rivals which do not run on TensorFlow;"
+        " may be given several times; this one unless given")
+
+
+def jobs_of(workers, programs, case, mode, conventions, **about):
+    """What is timed together: one shape and mode, everybody."""
+    return [
+        fleet.Job(workers, name, case, mode, convention, name != "bare", about)
+        for name in programs
+        for convention in (WAYS if name == "bare" else conventions)
+    ]
+
+
+def run(options, programs, record, threads, progress, folder, share=(0, 1),
+        about=None):
+    """Measures everything that the options ask for, into the record.
+
+    share: where in the whole work this part of it begins and ends. about: what
+    else every result says.
+    """
+    blocks = [(shape, mode) for shape in options.shapes
+              for mode in options.modes]
+    workers = fleet.Fleet(
+        programs, threads, options.python or [sys.executable], folder
+    )
+    begin, end = share
+    try:
+        case = None
+        for number, (shape, mode) in enumerate(blocks):
+            if case is None or case.shape != shape:
+                case = cases.SequenceCase(
+                    folder / "case", shape, dtype=options.dtype
+                )
+
+            def show(text, part):
+                progress.show(
+                    f"{shape} {mode}: {text}",
+                    begin + (end - begin) * (number + part) / len(blocks),
+                )
+
+            fleet.measure(
+                jobs_of(workers, programs, case, mode, options.conventions,
+                        **(about or {})),
+                options.rounds, options.budget, folder, record, show,
+            )
+            progress.finished(f"{shape} {mode}")
+    finally:
+        workers.close()
+        record["versions"] |= workers.versions

@@ -1,0 +1,1 @@
+"""Programs, each a worker for one library; started by their paths."""

@@ -1,0 +1,137 @@
+"""`fused-rnn profile`: what it finds in a model, times, and prints."""
+
+import json
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+import keras  # noqa: E402
+
+import fused_rnn  # noqa: E402
+from fused_rnn import cli  # noqa: E402
+from fused_rnn.bench import harness  # noqa: E402
+from fused_rnn.cli import _profiling, profile  # noqa: E402
+
+
+def tagger():
+    words = keras.Input((None,), dtype="int32", name="words")
+    numbers = keras.Input((None, 3), name="numbers")
+    x = keras.layers.Embedding(11, 4, mask_zero=True, name="embedding")(words)
+    x = keras.layers.Bidirectional(
+        keras.layers.GRU(5, return_sequences=True, name="gru"), name="both"
+    )(x)
+    x = keras.layers.LSTM(2)(x)
+    y = keras.layers.RNN(keras.layers.GRUCell(4), name="cells")(numbers)
+    y = keras.layers.Concatenate()([x, y])
+    return keras.Model({"words": words, "numbers": numbers},
+                       keras.layers.Dense(1)(y))
+
+
+def test_inputs_fit_the_model():
+    model = tagger()
+    inputs = _profiling.example(model, 2, 7)
+    assert inputs["words"].shape == (2, 7)
+    assert inputs["numbers"].shape == (2, 7, 3)
+    words = inputs["words"].numpy()
+    assert words.min() >= 0 and 2 < words.max() < 11
+    assert model(inputs).shape == (2, 1)
+
+
+def test_gru_layers_get_what_they_got_in_the_model():
+    model = tagger()
+    inputs = _profiling.example(model, 2, 7)
+    calls = _profiling.calls_of(model, inputs)
+    # The LSTM is none.
+    assert [layer.name for layer, *_ in calls] == [
+        "forward_gru", "backward_gru", "cells"
+    ]
+    (_, (sequence, *_), options), *_ = calls
+    embedding = model.get_layer("embedding")
+    np.testing.assert_array_equal(sequence, embedding(inputs["words"]))
+    np.testing.assert_array_equal(options["mask"], inputs["words"] != 0)
+    # Nothing of the recording is left.
+    assert all("call" not in vars(layer) for layer, *_ in calls)
+
+
+def test_steps_compute_gradients_of_everything():
+    model = tagger()
+    inputs = _profiling.example(model, 2, 7)
+    steps = _profiling.steps_of(model, inputs)
+    whole, layers = steps["train"]
+    assert len(whole()) == len(model.trainable_variables)
+    # Three sequences, and the weights of three cells.
+    assert len(layers()) == 3 + 3 * 3
+    assert all(gradient is not None for gradient in [*whole(), *layers()])
+    whole, layers = steps["predict"]
+    np.testing.assert_allclose(whole(), model(inputs), rtol=1e-5)
+    assert len(layers()) == 3
+
+
+def test_the_command(tmp_path, capsys):
+    path, results = tmp_path / "model.keras", tmp_path / "results.json"
+    model = tagger()
+    model.save(path)
+    before = path.read_bytes()
+    assert cli.main([
+        "profile", str(path), "--batch", "2", "--steps", "5", "--rounds", "2",
+        "--budget", "0.01", "--json", str(results),
+    ]) == 0
+    assert path.read_bytes() == before
+    printed = capsys.readouterr().out
+    assert "both/forward_gru" in printed and "not a GRU" in printed
+    assert "in GRU layers" in printed and "times as fast" in printed
+    record = json.loads(results.read_text())["profile"]
+    assert record["settings"]["batch"] == 2
+    found = {(r["name"], r["mode"], r["part"]): r for r in record["results"]}
+    assert found.keys() == {
+        (name, mode, part) for name in ("keras", "fused")
+        for mode in ("predict", "train") for part in ("model", "GRU")
+    }
+    for result in found.values():
+        assert len(result["rounds"]) == 2 and result["calls"] >= 2
+
+
+def test_table():
+    record = harness.start_record(rounds=2)
+    record["results"] = [
+        {"name": name, "mode": "predict", "part": part, "rounds": [time] * 2}
+        for name, part, time in (
+            ("keras", "model", 0.01), ("keras", "GRU", 0.008),
+            ("fused", "model", 0.004), ("fused", "GRU", 0.002),
+        )
+    ]
+    lines = profile.table(record).splitlines()
+    assert lines[1].split() == ["Keras'", "own", "10", "ms"]
+    assert lines[2].endswith("8 ms (80 %)") and lines[4].endswith("(50 %)")
+    assert lines[5].split()[-1] == "2.50"
+
+
+def test_fused_models_are_compared_with_keras_own(tmp_path):
+    model = fused_rnn.fuse(tagger(), verbose=False)
+    path = tmp_path / "model.keras"
+    model.save(path)
+    loaded = keras.models.load_model(path)
+    stock = fused_rnn.unfuse(loaded, verbose=False)
+    inputs = _profiling.example(stock, 2, 5)
+    assert _profiling.difference(model, stock, inputs) < 1e-5
+    stock.layers[-1].bias.assign([3.0])
+    assert _profiling.difference(model, stock, inputs) > 0.1
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda path: None, "there is no file"),
+    (lambda path: path.write_text("no model"), "cannot be profiled"),
+])
+def test_errors_in_plain_words(make, words, tmp_path, capsys):
+    path = tmp_path / "model.keras"
+    make(path)
+    assert cli.main(["profile", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("fused-rnn: ") and words in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_model_without_inputs():
+    with pytest.raises(_profiling.ModelError, match="does not say"):
+        _profiling.example(keras.Sequential([keras.layers.GRU(3)]), 2, 3)
