@@ -111,8 +111,10 @@ def test_no_library(monkeypatch, tmp_path):
     assert "CUDA kernels of fused_rnn cannot be loaded" in cuda.describe()
 
 
-def test_benchmark_checks_kernels(place):
+def test_benchmark_checks_kernels(place, monkeypatch):
     """What benchmarks/gpu.py checks before it times, on any place."""
+    # The program sets it for itself; other tests must not inherit it.
+    monkeypatch.setenv("FUSED_RNN_NO_TENSORFLOW", "1")
     import gpu
 
     assert gpu.CHECKED
