@@ -48,7 +48,7 @@ class InputGradient {
                  Index columns);
   Index find_places(const Scratch&, Index first, Index end, Index column,
                     Index columns) const;
-  Rows<const C> left(const Scratch&, int gate, Index count) const;
+  Rows<const C> left(const Scratch&, int gate, Index count, Index all) const;
 
   const GruInputGradient<T>& args_;
   const Threads& threads_;
@@ -77,7 +77,7 @@ void InputGradient<T>::plan() {
   row_ = scratch_row<C>(shape.units, kernels_.width);
   const Packing packing =
       all_rows() > kBlock ? Packing::kPacked : Packing::kStreamed;
-  one_stride_ = std::is_same<T, C>::value && !args_.mask.data;
+  one_stride_ = std::is_same<T, C>::value;
   for (int g = 0; g < kGates; ++g) {
     kernel_[g] = Panels<T>(args_.weights.kernel[g], true, shape.units,
                            shape.inputs, packing, kernels_);
@@ -97,7 +97,8 @@ void InputGradient<T>::layout(Workspace& workspace) {
 template <class T>
 void InputGradient<T>::take_scratch(Workspace& own, Scratch& s) const {
   s.place = own.take<Place>(block_);
-  for (C*& left : s.left) left = own.take<C>(one_stride_ ? 0 : block_ * row_);
+  const bool gathers = !one_stride_ || args_.mask.data;
+  for (C*& left : s.left) left = own.take<C>(gathers ? block_ * row_ : 0);
   s.d_x = own.take<C>(block_ * split_.panel_columns);
   s.panel = own.take<C>(kernel_[0].buffer_size(split_.panel_columns));
 }
@@ -121,12 +122,14 @@ Index InputGradient<T>::find_places(const Scratch& s, Index first, Index end,
   return count;
 }
 
+// The gate gradients of the `count` valid rows of a block of `all`; in place
+// where that is the whole block.
 template <class T>
 Rows<const Compute<T>> InputGradient<T>::left(const Scratch& s, int gate,
-                                              Index count) const {
+                                              Index count, Index all) const {
   const Sequence<const T>& d = args_.d_gates[gate];
   if constexpr (std::is_same<T, C>::value)
-    if (one_stride_)
+    if (one_stride_ && count == all)
       return {d.at(s.place[0].t, s.place[0].b),
               args_.shape.batch == 1 ? d.step : d.row};
   for (Index i = 0; i < count; ++i)
@@ -141,7 +144,7 @@ void InputGradient<T>::run_block(const Scratch& s, Index first, Index end,
   const Index count = find_places(s, first, end, column, columns);
   if (count == 0) return;
   Rows<const C> a[kGates];
-  for (int g = 0; g < kGates; ++g) a[g] = left(s, g, count);
+  for (int g = 0; g < kGates; ++g) a[g] = left(s, g, count, end - first);
   const Rows<C> d_x{s.d_x, split_.panel_columns};
   for_each_panel(column, columns, split_.panel_columns, [&](Index j, Index n) {
     for (int g = 0; g < kGates; ++g) {

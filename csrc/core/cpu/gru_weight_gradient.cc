@@ -82,7 +82,9 @@ class WeightGradient {
     const Mask& mask = args_.mask;
     return !mask.data || mask.data[t * mask.step + b * mask.row];
   }
-  Rows<const T> h_prev(Index t, Index b) const;
+  Index previous_valid(Index t, Index b) const;
+  Index run_length(Index t, Index b, Index most) const;
+  Rows<const T> h_prev(Index previous, Index b) const;
   static Rows<const T> step_row(Rows<const T> rows, Index b) {
     if (rows) rows.data += b * rows.row;
     return rows;
@@ -181,12 +183,30 @@ void WeightGradient<T>::take_scratch(Workspace& own, Scratch& s) const {
   for (C*& d_gate : s.d_gate) d_gate = own.take<C>(depth_ * gate_row_);
 }
 
-// The state before step t: the output of the last valid step before it.
 template <class T>
-Rows<const T> WeightGradient<T>::h_prev(Index t, Index b) const {
+Index WeightGradient<T>::previous_valid(Index t, Index b) const {
   do --t;
   while (t >= 0 && !valid(t, b));
-  if (t >= 0) return {args_.outputs.at(t, b), args_.outputs.row};
+  return t;
+}
+
+// Rows from the valid row b on that are valid at step t, and whose states come
+// from the same step.
+template <class T>
+Index WeightGradient<T>::run_length(Index t, Index b, Index most) const {
+  if (!args_.mask.data) return most;
+  const Index previous = previous_valid(t, b);
+  Index n = 1;
+  while (n < most && valid(t, b + n) && previous_valid(t, b + n) == previous)
+    ++n;
+  return n;
+}
+
+// The state that a step reads: the output of the last valid step before it.
+template <class T>
+Rows<const T> WeightGradient<T>::h_prev(Index previous, Index b) const {
+  if (previous >= 0)
+    return {args_.outputs.at(previous, b), args_.outputs.row};
   return step_row(args_.h0, b);
 }
 
@@ -322,11 +342,11 @@ void WeightGradient<T>::run_part(Index part) {
     runs = count = 0;
   };
   for (Index t = 0; t < shape.steps; ++t) {
-    for (Index b = 0, n; b < shape.batch; b += n) {
-      // With a mask neighbours may have their states from different steps.
-      n = args_.mask.data ? 1 : std::min(shape.batch - b, depth_ - count);
+    for (Index b = 0, n = 1; b < shape.batch; b += n) {
+      n = 1;
       if (!valid(t, b)) continue;
-      s.runs[runs++] = {t, b, n, h_prev(t, b)};
+      n = run_length(t, b, std::min(shape.batch - b, depth_ - count));
+      s.runs[runs++] = {t, b, n, h_prev(previous_valid(t, b), b)};
       count += n;
       if (count == depth_) flush();
     }
