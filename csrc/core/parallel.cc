@@ -22,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 // processor away after that, and sleeps when the others take really long.
 constexpr auto kSpin = std::chrono::microseconds(50);
 constexpr auto kYield = std::chrono::milliseconds(1);
+// Of a call that waits for whole teams to end, which takes milliseconds.
+constexpr auto kNap = std::chrono::microseconds(50);
 // Looking at the clock costs as much as a few pauses.
 constexpr int kPausesPerLook = 32;
 
@@ -190,6 +192,15 @@ class Team {
   alignas(64) std::atomic<Index> phase_{0};
 };
 
+// Sleeps while a team of this thread would have no other member.
+void wait_for_a_processor(std::chrono::microseconds patience) {
+  const Clock::time_point end = Clock::now() + patience;
+  while (processor_limit() > 1 && working_threads() + 1 >= processor_limit() &&
+         Clock::now() < end) {
+    std::this_thread::sleep_for(kNap);
+  }
+}
+
 void run_alone(Index phases, Index parts, const Team::Body& body) {
   for (Index phase = 0; phase < phases; ++phase) {
     for (Index part = 0; part < parts; ++part) body(phase, part);
@@ -216,12 +227,15 @@ void forget_working_threads() {
 }
 
 void run_phases(const Threads& threads, Index phases, Index parts,
-                const std::function<void(Index phase, Index part)>& body) {
+                const std::function<void(Index phase, Index part)>& body,
+                std::chrono::microseconds patience) {
   if (threads.count <= 1 || !threads.schedule || parts <= 1 || phases <= 0) {
     run_alone(phases, parts, body);
     return;
   }
   const int self = is_working ? 0 : 1;
+  // A thread that works already holds up those that it would wait for.
+  if (self == 1) wait_for_a_processor(patience);
   const Index free = processor_limit() - working_threads() - self;
   const Index wanted = std::min<Index>(threads.count, parts);
   const int members = static_cast<int>(std::min(wanted, 1 + free));

@@ -2,6 +2,7 @@
 #ifndef FUSED_RNN_CORE_PARALLEL_H_
 #define FUSED_RNN_CORE_PARALLEL_H_
 
+#include <chrono>
 #include <functional>
 
 #include "core/types.h"
@@ -26,8 +27,14 @@ struct Threads {
 // thread that has not started, only for parts that a running thread has
 // claimed. Waiting spins for a bounded time, then yields, then sleeps.
 // body must not throw.
+//
+// While other teams have all processors, the calling thread works alone.
+// `patience` is for work that one thread alone would do much slower than its
+// share (each part's data fits a cache, all parts' does not): so long the call
+// sleeps first until they end.
 void run_phases(const Threads& threads, Index phases, Index parts,
-                const std::function<void(Index phase, Index part)>& body);
+                const std::function<void(Index phase, Index part)>& body,
+                std::chrono::microseconds patience = {});
 
 // One phase.
 void run_parts(const Threads& threads, Index parts,

@@ -186,6 +186,51 @@ void test_limit() {
   set_processor_limit(0);
 }
 
+// Who has patience starts when the team that has the processors has ended, who
+// has none, or none left, while it runs.
+void test_patience() {
+  using std::chrono::microseconds;
+  set_processor_limit(2);
+  for (microseconds patience :
+       {microseconds(0), microseconds(2000), microseconds(60'000'000)}) {
+    const bool waits = patience > microseconds(1'000'000);
+    ThreadPool pool(2);
+    std::atomic<bool> runs{false}, may_end{false}, ended{false};
+    std::thread other([&] {
+      run_parts(pool.threads(), 2, [&](Index) {
+        runs = true;
+        while (!may_end) std::this_thread::yield();
+      });
+      ended = true;
+    });
+    while (!runs) std::this_thread::yield();
+    std::atomic<int> parts{0};
+    std::thread caller([&] {
+      run_phases(
+          pool.threads(), 1, 2,
+          [&](Index, Index) {
+            ++parts;
+            CHECK_THAT(working_threads() <= 2 || !waits,
+                       "%d threads work, the other team among them",
+                       working_threads());
+          },
+          patience);
+    });
+    // Without patience it needs no end of the other.
+    while (!waits && parts < 2) std::this_thread::yield();
+    if (waits) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    CHECK_THAT(parts == (waits ? 0 : 2), "%d parts ran before the other ended",
+               parts.load());
+    may_end = true;
+    other.join();
+    caller.join();
+    CHECK_THAT(ended && parts == 2, "%d parts ran", parts.load());
+  }
+  CHECK_THAT(working_threads() == 0, "%d threads left counted",
+             working_threads());
+  set_processor_limit(0);
+}
+
 // Members round, and treat subnormal numbers, as the caller does.
 void test_float_environment() {
   ThreadPool pool(4);
@@ -226,6 +271,7 @@ void test_shared_pool() {
 int main() {
   using namespace fused_rnn;
   test_limit();
+  test_patience();
   test_float_environment();
   // The machine may have fewer processors than a team has members.
   for (int limit : {0, 8}) {

@@ -305,7 +305,10 @@ void Backward<T>::run() {
                else
                  step(s, slice, steps() - 1 - phase / stages,
                       static_cast<int>(phase % stages));
-             });
+             },
+             patience(split_, steps(),
+                      kGates * units() * units() *
+                          static_cast<Index>(sizeof(C))));
 }
 
 }  // namespace

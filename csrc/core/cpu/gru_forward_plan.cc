@@ -17,9 +17,6 @@ constexpr Index kRowsWorthAllWeights = 64;
 // enough to fill pages' lines in order, short enough for the products to stay
 // in cache until the gates read them.
 constexpr Index kGroupColumns = 256;
-// Weights of a part that stay in its L2 cache of 2 MB, beside what else a step
-// reads.
-constexpr Index kCacheBytes = 1536 * 1024;
 // Packing all weights costs about as much as two steps of a single row.
 constexpr Index kStepsWorthPacking = 4;
 
@@ -82,7 +79,7 @@ void Forward<T>::plan(bool keep_packed) {
 
 template <class T>
 Packing Forward<T>::choose_packing(Index rows, Index own) const {
-  const Index bytes = kGates * units() * own * static_cast<Index>(sizeof(T));
+  const Index bytes = weight_bytes(own);
   // Of twice the cache's size half is still found there, step after step.
   if (rows == 1 && bytes > (one_step() ? 1 : 2) * kCacheBytes)
     return Packing::kRowByRow;

@@ -58,6 +58,16 @@ Split choose_split(const SplitQuestion& q) {
   return split;
 }
 
+std::chrono::microseconds patience(const Split& split, Index steps,
+                                   Index weight_bytes) {
+  // From the L3 cache weights come at some 25 GB/s.
+  constexpr Index kBytesAMicrosecond = 25 * 1000;
+  if (split.by_rows || weight_bytes <= kCacheBytes ||
+      weight_bytes / split.parts > kCacheBytes)
+    return {};
+  return std::chrono::microseconds(weight_bytes / kBytesAMicrosecond * steps);
+}
+
 Slice Split::slice(Index part) const {
   if (by_rows) {
     // The first batch % parts slices have the extra row: just what dealing

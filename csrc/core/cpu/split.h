@@ -4,6 +4,7 @@
 #ifndef FUSED_RNN_CORE_CPU_SPLIT_H_
 #define FUSED_RNN_CORE_CPU_SPLIT_H_
 
+#include <chrono>
 #include <limits>
 
 #include "core/types.h"
@@ -56,6 +57,16 @@ struct SplitQuestion {
 };
 
 Split choose_split(const SplitQuestion&);
+
+// How long a call that is split by columns may wait for its threads: as long as
+// it loses by having one, where that one's cache cannot hold the recurrent
+// weights and the shares of several can; else no time.
+std::chrono::microseconds patience(const Split&, Index steps,
+                                   Index weight_bytes);
+
+// Weights of a part that stay in its L2 cache of 2 MB, beside what else a step
+// reads.
+constexpr Index kCacheBytes = 1536 * 1024;
 
 // Columns of a panel for products over `rows` rows at once: as many vectors as
 // the register block leaves room for, evenly spread over `columns`.
