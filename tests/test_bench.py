@@ -206,8 +206,8 @@ def test_plots_of_what_there_is(tmp_path):
 
     path = tmp_path / "plot.png"
     assert not figures.draw(record_of(), path)
+    assert not path.exists()
     one = result("keras", (1, 2, 3, 4), "inference", 1.0)
-    assert not figures.draw(record_of(one), path) and not path.exists()
     two = result("keras", (1, 8, 3, 4), "inference", 2.0)
     figure = figures.make(record_of(one, two))
     assert [axes.get_xlabel() for axes in figure.axes] == ["steps T"]
@@ -282,3 +282,36 @@ def test_a_module_is_looked_for_in_every_interpreter(tmp_path):
     with pytest.raises(harness.WorkerFailed,
                        match="no_such_module is not installed"):
         workers.get("none")
+
+
+def test_one_shape_is_drawn_as_bars():
+    """Nothing varies, so there is no line to be drawn."""
+    pytest.importorskip("matplotlib")
+    from fused_rnn.bench import figures
+
+    shape = (16, 50, 64, 64)
+    (axes,) = figures.make(record_of(
+        result("keras", shape, "inference", 0.004),
+        result("ours-tf", shape, "inference", 0.001),
+    )).axes
+    assert axes.get_xlabel() == "ms" and "T = 50" in axes.get_title()
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx([4, 1])
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == ["Keras", "fused_rnn in tf.function"]
+
+
+@pytest.mark.parametrize("arguments, status, words", [
+    (["bench", "--shape", "2,5,3"], 2, "B,T,I,H, four positive numbers"),
+    (["bench", "--shape", "a,b,c,d"], 2, "B,T,I,H, four positive numbers"),
+    (["bench", "--python", "/nope"], 1, "there is no interpreter /nope"),
+    (["bench", "--plot", "x.txt"], 1, "ends in .png, got x.txt"),
+    (["profile", "--batch", "0", "x"], 2, "whole number above 0, got '0'"),
+    (["profile", "--steps", "-3", "x"], 2, "whole number above 0, got '-3'"),
+])
+def test_wrong_arguments(arguments, status, words, capsys):
+    try:
+        found = cli.main(arguments)
+    except SystemExit as error:
+        found = error.code
+    assert found == status
+    assert words in capsys.readouterr().err

@@ -82,7 +82,7 @@ def test_the_command(tmp_path, capsys):
     assert "both/forward_gru" in printed and "not a GRU" in printed
     assert "in GRU layers" in printed and "times as fast" in printed
     record = json.loads(results.read_text())["profile"]
-    assert record["settings"]["batch"] == 2
+    assert record["settings"]["inputs"].startswith("2x")
     found = {(r["name"], r["mode"], r["part"]): r for r in record["results"]}
     assert found.keys() == {
         (name, mode, part) for name in ("keras", "fused")

@@ -39,7 +39,10 @@ def parse_shape(text):
     Raises:
       ValueError: it is not four positive numbers.
     """
-    sizes = tuple(int(size) for size in text.replace("x", ",").split(","))
+    try:
+        sizes = tuple(int(size) for size in text.replace("x", ",").split(","))
+    except ValueError:
+        sizes = ()
     if len(sizes) != 4 or min(sizes) < 1:
         raise ValueError(
             f"a shape is B,T,I,H, four positive numbers, got {text!r}"

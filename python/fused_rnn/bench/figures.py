@@ -50,7 +50,11 @@ def make(record):
         if any(panels):
             rows.append(panels)
     if not rows:
-        return None
+        # One shape, say, lets nothing vary.
+        panels = [bars(record, mode) for mode in modes]
+        if not any(panels):
+            return None
+        rows.append(panels)
     figure, grid = pyplot.subplots(
         len(rows), len(modes), squeeze=False, layout="constrained",
         figsize=(6.2 * len(modes), 4.2 * len(rows)),
@@ -278,6 +282,36 @@ def scaling(record, mode):
         )
         axes.grid(alpha=0.3)
         _legend(axes)
+
+    return panel
+
+
+def bars(record, mode):
+    """What everybody takes for the first shape, the fastest on top."""
+    chosen, convention, threads = _select(record, mode)
+    shape = next(iter(chosen), None)
+    timed = sorted(
+        (result for result in chosen.get(shape, ()) if result.get("median")),
+        key=lambda result: -result["median"],
+    )
+    if not timed:
+        return None
+
+    def panel(axes):
+        drawn = axes.barh(
+            [tables.TITLES[result["name"]] for result in timed],
+            [1e3 * result["median"] for result in timed],
+            color=[_COLOURS[1] if listing.is_ours(result["name"]) else "#bbbbbb"
+                   for result in timed],
+        )
+        axes.bar_label(drawn, fmt="%.3g", padding=3)
+        axes.margins(x=0.15)
+        batch, steps, inputs, units = shape
+        axes.set(
+            xlabel="ms",
+            title=f"A sequence: {mode}, {convention},\nB = {batch},"
+            f" T = {steps}, I = {inputs}, H = {units}, threads: {threads}",
+        )
 
     return panel
 

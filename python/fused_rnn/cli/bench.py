@@ -6,9 +6,11 @@ import argparse
 import importlib.util
 import os
 import pathlib
+import shutil
 import sys
 
 from fused_rnn.bench import cases, command, limits, listing, programs
+from fused_rnn.cli import _arguments
 
 # (B, T, I, H): a grid over batch and units, then a row over the steps.
 GRID = tuple(
@@ -36,7 +38,7 @@ def add_parser(subparsers) -> None:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
-    add("--shapes", "--shape", nargs="+", type=cases.parse_shape,
+    add("--shapes", "--shape", nargs="+", type=_arguments.shape,
         metavar="B,T,I,H", default=SHAPES,
         help="batch, steps, inputs and units (default: a grid of batch sizes and"
         " units, and several lengths%(default).0s)")
@@ -88,6 +90,11 @@ def _missing(options):
                 " 'fused-rnn[bench]'")
     if "bfloat16" == options.dtype and not importlib.util.find_spec("ml_dtypes"):
         return "bfloat16 needs ml_dtypes: pip install ml_dtypes"
+    if options.plot and not options.plot.lower().endswith(".png"):
+        return f"a plot is a file that ends in .png, got {options.plot}"
+    for path in options.python or ():
+        if not shutil.which(path):
+            return f"there is no interpreter {path}"
     for path in filter(None, (options.json, options.plot)):
         if not pathlib.Path(path).absolute().parent.is_dir():
             return f"there is no folder for {path}"

@@ -12,8 +12,9 @@ import sys
 
 from fused_rnn import _library
 from fused_rnn._version import __version__
-from fused_rnn.cli._terminal import quiet_start
 from fused_rnn.cli import _text
+from fused_rnn.cli._arguments import number
+from fused_rnn.cli._terminal import quiet_start
 
 INTERRUPTED = 130  # what shells report for a command that SIGINT ended
 PROMPT = "def "
@@ -36,8 +37,8 @@ def add_parser(subparsers) -> None:
         " two disagree, 2 for wrong arguments, 130 when interrupted.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    count = _number(int, "a whole number above 0")
-    size = _number(float, "a number above 0")
+    count = number(int, "a whole number above 0")
+    size = number(float, "a number above 0")
     for flag, kind, default, text in (
         ("--steps", count, 400, "training steps of each model"),
         ("--units", count, 256, "units of the GRU"),
@@ -67,21 +68,6 @@ def add_parser(subparsers) -> None:
         "--no-compare", action="store_true", help="leave out Keras' own GRU"
     )
     parser.set_defaults(run=run)
-
-
-def _number(kind, expected):
-    def parse(text):
-        try:
-            value = kind(text)
-        except ValueError:
-            value = 0
-        if not 0 < value < float("inf"):
-            raise argparse.ArgumentTypeError(
-                f"expected {expected}, got {text!r}"
-            )
-        return value
-
-    return parse
 
 
 def run(arguments) -> int:

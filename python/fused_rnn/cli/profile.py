@@ -9,6 +9,7 @@ import sys
 
 from fused_rnn import _library
 from fused_rnn.bench import command, harness, tables
+from fused_rnn.cli._arguments import number
 from fused_rnn.cli._terminal import quiet_start
 
 # Of the norm, relative: two ways to round, through a whole model.
@@ -32,8 +33,10 @@ def add_parser(subparsers) -> None:
     )
     add = parser.add_argument
     add("model", metavar="MODEL.keras")
-    add("--batch", type=int, default=32)
-    add("--steps", type=int, default=100,
+    count = number(int, "a whole number above 0")
+    add("--batch", type=count, default=32,
+        help="rows, where the model leaves that open")
+    add("--steps", type=count, default=100,
         help="of an axis whose length the model leaves open")
     add("--threads", type=int, help="of TensorFlow; its own default unless"
         " given")
@@ -88,7 +91,10 @@ def run(options, parser) -> int:
             "fused_rnn": fused_rnn.__version__, "Keras": keras.__version__,
             "TensorFlow": tf.__version__,
         }
-        record["settings"] |= {"batch": options.batch, "steps": options.steps}
+        record["settings"]["inputs"] = ", ".join(
+            "x".join(map(str, array.shape))
+            for array in keras.tree.flatten(inputs)
+        )
         with command.measuring(record) as (progress, _):
             progress.show("traces the models")
             entries = _profiling.entries_of(models, inputs)
