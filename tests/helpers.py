@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
@@ -176,3 +177,9 @@ def bench_command(folder, *arguments):
         "--budget", "0.01", "--json", str(folder / "results.json"),
         *arguments,
     ]
+
+
+def heed_interrupts():
+    """For a child to be interrupted: tests may run with SIGINT ignored, which
+    children inherit."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -139,6 +139,7 @@ def test_interrupted_it_prints_what_there_is(tmp_path):
         env={**os.environ, "PYTHONPATH": helpers.PACKAGES,
              "BENCHMARK_MARK": str(tmp_path), "FUSED_RNN_NO_TENSORFLOW": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=helpers.heed_interrupts,
     )
     try:
         for line in process.stderr:  # A line a shape that is done.

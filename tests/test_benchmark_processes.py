@@ -165,6 +165,7 @@ def test_no_process_stays_behind(number, program, tmp_path):
         env={**os.environ, "BENCHMARK_MARK": mark,
              "PYTHONPATH": f"{FOLDER}{os.pathsep}{helpers.PACKAGES}"},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=helpers.heed_interrupts,
     )
     try:
         deadline = time.monotonic() + 60

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import helpers
 import numpy as np
 import pytest
 
@@ -111,10 +112,7 @@ def test_ctrl_c_keeps_what_was_trained(tmp_path):
         [sys.executable, "-u", "-m", "fused_rnn", "demo", *SMALL, "--steps",
          "1000000", "--output", str(tmp_path)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        # Tests may run with SIGINT ignored, which children inherit.
-        preexec_fn=lambda: signal.signal(
-            signal.SIGINT, signal.default_int_handler
-        ),
+        preexec_fn=helpers.heed_interrupts,
     )
     try:
         for line in process.stdout:
