@@ -3,6 +3,13 @@
 import keras
 import numpy as np
 
+BATCH, STEPS, INPUTS, UNITS = 4, 5, 3, 6
+# Whole, with holes, padded on the left, and masked everywhere.
+HOLES = np.array(
+    [[1, 1, 1, 1, 1], [1, 0, 1, 0, 0], [0, 0, 1, 0, 1], [0, 0, 0, 0, 0]],
+    bool,
+)
+
 EPS = {
     "float64": np.finfo(np.float64).eps,
     "float32": np.finfo(np.float32).eps,
@@ -36,3 +43,15 @@ def assert_close(actual, expected, policy, terms, steps, name=""):
         actual, expected, rtol=0, err_msg=name,
         atol=tolerance(policy, terms, steps, expected),
     )
+
+
+def data(seed=0, shape=(BATCH, STEPS, INPUTS)):
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype("float32")
+
+
+def assert_same(actual, expected, policy="float32"):
+    """Of one pass over data(): each tensor of the structure is close."""
+    for a, e in zip(
+        keras.tree.flatten(actual), keras.tree.flatten(expected), strict=True
+    ):
+        assert_close(a, e, policy, INPUTS + UNITS, STEPS)

@@ -11,20 +11,15 @@ tf = pytest.importorskip("tensorflow")
 import keras  # noqa: E402
 
 import fused_rnn  # noqa: E402
-import helpers_keras  # noqa: E402
 from helpers import run_python  # noqa: E402
-
-BATCH, STEPS, INPUTS, UNITS = 4, 5, 3, 6
-
-
-def data(seed=0, shape=(BATCH, STEPS, INPUTS)):
-    return np.random.default_rng(seed).uniform(-1, 1, shape).astype("float32")
-
-
-def assert_close(actual, expected):
-    helpers_keras.assert_close(
-        actual, expected, "float32", INPUTS + UNITS, STEPS
-    )
+from helpers_keras import (  # noqa: E402
+    BATCH,
+    INPUTS,
+    STEPS,
+    UNITS,
+    assert_same,
+    data,
+)
 
 
 def build(seed):
@@ -75,7 +70,7 @@ def test_checkpoint(tmp_path, fused_first):
     for a, b in zip(*(m.optimizer.variables for m in models), strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
     expected, actual = (m.predict(data(), verbose=0) for m in models)
-    assert_close(actual, expected)
+    assert_same(actual, expected)
 
 
 def test_weights_of_keras_2():
@@ -121,7 +116,7 @@ def test_subclassed_model(tmp_path):
     assert type(fused.both.forward_layer) is fused_rnn.GRU
     assert type(stock.both.forward_layer) is keras.layers.GRU
     for loaded in (fused, stock, fused_rnn.fuse(stock, verbose=False)):
-        assert_close(loaded(data()), expected)
+        assert_same(loaded(data()), expected)
 
 
 def unfused():
@@ -146,7 +141,7 @@ def test_tflite():
     lite.allocate_tensors()
     lite.set_tensor(place["index"], data())
     lite.invoke()
-    assert_close(lite.get_tensor(lite.get_output_details()[0]["index"]),
+    assert_same(lite.get_tensor(lite.get_output_details()[0]["index"]),
                  expected)
 
 
@@ -158,7 +153,7 @@ def test_onnx(tmp_path):
     model.export(file, format="onnx", verbose=False)
     session = runtime.InferenceSession(file)
     (outputs,) = session.run(None, {session.get_inputs()[0].name: data()})
-    assert_close(outputs, expected)
+    assert_same(outputs, expected)
 
 
 SERVE = """
@@ -215,7 +210,7 @@ def test_served_without_the_package(tmp_path):
     run_python(SERVE, tmp_path, fused_rnn.library_path(), PYTHONPATH="")
     results = np.load(tmp_path / "results.npz")
     for name in ("serving_default", "on_a_gpu"):
-        assert_close(results[name], expected)
+        assert_same(results[name], expected)
     for name in ("encode", "archive"):
-        assert_close(results[name], encoder(data()))
+        assert_same(results[name], encoder(data()))
     np.testing.assert_array_equal(results["one row"], results["archive"][:1])

@@ -7,20 +7,14 @@ tf = pytest.importorskip("tensorflow")
 import keras  # noqa: E402
 
 import fused_rnn  # noqa: E402
-import helpers_keras  # noqa: E402
-
-BATCH, STEPS, INPUTS, UNITS = 4, 5, 3, 6
-
-
-def data(seed=0, shape=(BATCH, STEPS, INPUTS)):
-    return np.random.default_rng(seed).uniform(-1, 1, shape).astype("float32")
-
-
-def assert_close(actual, expected):
-    helpers_keras.assert_close(
-        actual, expected, "float32", INPUTS + UNITS, STEPS
-    )
-
+from helpers_keras import (  # noqa: E402
+    BATCH,
+    INPUTS,
+    STEPS,
+    UNITS,
+    assert_same,
+    data,
+)
 
 # A layer or cell, what it is called with, and the ops that it may consist of.
 SEQUENCE = tf.TensorSpec([None, None, INPUTS])
@@ -77,7 +71,7 @@ def test_xla_that_was_asked_for():
     model.fit(data(), np.ones((BATCH, UNITS)), verbose=0)
     with pytest.raises(tf.errors.InvalidArgumentError, match="FusedRNN>GRU"):
         tf.function(layer, jit_compile=True)(data())
-    assert_close(layer(data()), tf.function(layer)(data()))
+    assert_same(layer(data()), tf.function(layer)(data()))
 
 
 def test_keras_on_another_backend(monkeypatch):

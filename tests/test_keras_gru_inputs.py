@@ -9,26 +9,17 @@ tf = pytest.importorskip("tensorflow")
 import keras  # noqa: E402
 
 import fused_rnn  # noqa: E402
-import helpers_keras  # noqa: E402
-
-BATCH, STEPS, INPUTS, UNITS = 4, 5, 3, 6
-HOLES = np.array(
-    [[1, 1, 1, 1, 1], [1, 0, 1, 0, 0], [0, 0, 1, 0, 1], [0, 0, 0, 0, 0]],
-    bool,
+from helpers_keras import (  # noqa: E402
+    BATCH,
+    HOLES,
+    INPUTS,
+    STEPS,
+    UNITS,
+    assert_same,
+    data,
 )
 
-
-def data(seed=0, shape=(BATCH, STEPS, INPUTS)):
-    return np.random.default_rng(seed).uniform(-1, 1, shape).astype("float32")
-
-
 STATE = data(1, (BATCH, UNITS))
-
-
-def assert_close(actual, expected, policy="float32"):
-    helpers_keras.assert_close(
-        actual, expected, policy, INPUTS + UNITS, STEPS
-    )
 
 
 def pair(**options):
@@ -80,7 +71,7 @@ def test_no_steps_in_a_graph(options):
     for outputs in run(data()[:, :0]):
         np.testing.assert_array_equal(outputs, np.zeros((BATCH, UNITS)))
     assert [o.shape for o in run(data()[:0])] == [(0, UNITS)] * 2
-    assert_close(run(data())[1], layer(data()))
+    assert_same(run(data())[1], layer(data()))
     assert layer.unroll == bool(options.get("unroll"))
 
 
@@ -105,7 +96,7 @@ def test_dropout_is_drawn_as_often_as_by_keras(training):
         layer(data())
         layer(data(), training=training)
         results.append(layer(data(), training=True))
-    assert_close(*results)
+    assert_same(*results)
 
 
 def test_masks_as_keras_takes_them():
@@ -147,7 +138,7 @@ def test_what_keras_takes(name, function):
     ours = (tf.function(call) if function else call)()
     theirs = stock(**arguments)
     assert ours.dtype == theirs.dtype
-    assert_close(ours, theirs, options.get("dtype", "float32"))
+    assert_same(ours, theirs, options.get("dtype", "float32"))
 
 
 ERRORS = {
@@ -230,7 +221,7 @@ def test_cell_takes_integers_and_one_state_for_all():
     for cell in (fused, stock):
         cell.build(x.shape)
     stock.set_weights(fused.get_weights())
-    assert_close(fused(x, [STATE[:1]])[0], stock(x, [STATE[:1]])[0])
+    assert_same(fused(x, [STATE[:1]])[0], stock(x, [STATE[:1]])[0])
 
 
 def test_block_cell_takes_integers_and_names_itself():

@@ -12,23 +12,15 @@ import keras  # noqa: E402
 import fused_rnn  # noqa: E402
 import helpers_keras  # noqa: E402
 from helpers import run_python  # noqa: E402
-
-BATCH, STEPS, INPUTS, UNITS = 4, 5, 3, 6
-HOLES = np.array(
-    [[1, 1, 1, 1, 1], [1, 0, 1, 0, 0], [0, 0, 1, 0, 1], [0, 0, 0, 0, 0]],
-    bool,
+from helpers_keras import (  # noqa: E402
+    BATCH,
+    HOLES,
+    INPUTS,
+    STEPS,
+    UNITS,
+    assert_same,
+    data,
 )
-
-
-def data(seed=0, shape=(BATCH, STEPS, INPUTS)):
-    return np.random.default_rng(seed).uniform(-1, 1, shape).astype("float32")
-
-
-def assert_close(actual, expected, policy="float32"):
-    for a, e in zip(
-        keras.tree.flatten(actual), keras.tree.flatten(expected), strict=True
-    ):
-        helpers_keras.assert_close(a, e, policy, INPUTS + UNITS, STEPS)
 
 
 def same_weights(fused, stock):
@@ -151,8 +143,8 @@ def test_places(place):
         model(inputs)
     same_weights(fused, stock)
     expected = stock(inputs)
-    assert_close(fused(inputs), expected)
-    assert_close(fused.predict(inputs, verbose=0), expected)
+    assert_same(fused(inputs), expected)
+    assert_same(fused.predict(inputs, verbose=0), expected)
     before = [w.copy() for w in fused.get_weights()]
     targets = keras.tree.map_structure(np.ones_like, expected)
     for model in (fused, stock):
@@ -163,7 +155,7 @@ def test_places(place):
         # One model has its batch size fixed.
         model.fit(inputs, targets, BATCH, epochs=2, verbose=0)
     for ours, theirs in zip(fused.get_weights(), stock.get_weights()):
-        assert_close(ours, theirs)
+        assert_same(ours, theirs)
     assert any(
         np.abs(w - b).max() > 1e-3 for w, b in zip(fused.get_weights(), before)
     )
@@ -180,11 +172,11 @@ def test_stateful():
     for layer in (fused, stock):
         layer.reset_state()
     first = fused(data(), mask=HOLES)
-    assert_close(first, stock(data(), mask=HOLES))
+    assert_same(first, stock(data(), mask=HOLES))
     second = fused(data(), mask=HOLES)
-    assert_close(second, stock(data(), mask=HOLES))
+    assert_same(second, stock(data(), mask=HOLES))
     assert np.abs(second - first).max() > 0.01
-    assert_close(fused.states[0].value, stock.states[0].value)
+    assert_same(fused.states[0].value, stock.states[0].value)
     fused.reset_state()
     np.testing.assert_array_equal(fused(data(), mask=HOLES), first)
 
@@ -285,7 +277,7 @@ def test_cell(reset_after, options):
         theirs.assign(ours)
     policy = options.get("dtype", "float32")
     for training in (False, True):
-        assert_close(
+        assert_same(
             fused(data(), mask=HOLES, training=training),
             stock(data(), mask=HOLES, training=training), policy,
         )
@@ -298,7 +290,7 @@ def test_cell(reset_after, options):
         cell.reset_dropout_mask()
         cell.reset_recurrent_dropout_mask()
     (a, [b]), (c, [d]) = (cell(x, [h]) for cell in cells)
-    assert_close([a, b], [c, d], policy)
+    assert_same([a, b], [c, d], policy)
     e, f = cells[0](x, h)
     np.testing.assert_array_equal(e, a)
     np.testing.assert_array_equal(f, a)

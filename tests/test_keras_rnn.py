@@ -8,16 +8,14 @@ import keras  # noqa: E402
 
 import fused_rnn  # noqa: E402
 import helpers_keras  # noqa: E402
-
-BATCH, STEPS, INPUTS, UNITS = 4, 5, 3, 6
-HOLES = np.array(
-    [[1, 1, 1, 1, 1], [1, 0, 1, 0, 0], [0, 0, 1, 0, 1], [0, 0, 0, 0, 0]],
-    bool,
+from helpers_keras import (  # noqa: E402
+    BATCH,
+    HOLES,
+    INPUTS,
+    STEPS,
+    UNITS,
+    data,
 )
-
-
-def data(seed=0, shape=(BATCH, STEPS, INPUTS)):
-    return np.random.default_rng(seed).uniform(-1, 1, shape).astype("float32")
 
 
 def assert_close(actual, expected, policy="float32"):
