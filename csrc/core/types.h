@@ -50,6 +50,15 @@ struct Sequence {
   T* at(Index t, Index b) const { return data + t * step + b * row; }
 };
 
+// The same steps, the last one first: of a Sequence or a Mask.
+template <class Steps>
+Steps reversed(Steps s, Index steps) {
+  if (steps == 0) return s;
+  s.data += (steps - 1) * s.step;
+  s.step = -s.step;
+  return s;
+}
+
 }  // namespace fused_rnn
 
 #endif  // FUSED_RNN_CORE_TYPES_H_

@@ -103,12 +103,7 @@ void GruArguments::require_states(const Argument& a) const {
 
 Mask GruArguments::mask_view() const {
   if (!mask) return {};
-  Mask view{mask.data(), mask.stride(1), mask.stride(0)};
-  if (go_backwards && shape.steps > 0) {
-    view.data += (shape.steps - 1) * view.step;
-    view.step = -view.step;
-  }
-  return view;
+  return in_x_order(Mask{mask.data(), mask.stride(1), mask.stride(0)});
 }
 
 }  // namespace python

@@ -73,13 +73,10 @@ struct GruArguments {
                ? Sequence<T>{a.data<T>(), shape.batch * width, width}
                : Sequence<T>{a.data<T>(), width, shape.steps * width};
   }
-  template <class T>
-  Sequence<T> in_x_order(Sequence<T> sequence) const {
-    if (go_backwards && shape.steps > 0) {
-      sequence.data += (shape.steps - 1) * sequence.step;
-      sequence.step = -sequence.step;
-    }
-    return sequence;
+  // A Sequence or Mask whose steps are processed as those of x are.
+  template <class Steps>
+  Steps in_x_order(Steps s) const {
+    return go_backwards ? reversed(s, shape.steps) : s;
   }
 
   Mask mask_view() const;

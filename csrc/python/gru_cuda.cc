@@ -136,13 +136,10 @@ struct Arguments {
   Sequence<T> view(const DeviceArray& a) const {
     return a.sequence<T>(time_major ? 0 : 1, time_major ? 1 : 0);
   }
-  template <class T>
-  Sequence<T> in_x_order(Sequence<T> s) const {
-    if (go_backwards && shape.steps > 0) {
-      s.data += (shape.steps - 1) * s.step;
-      s.step = -s.step;
-    }
-    return s;
+  // A Sequence or Mask whose steps are processed as those of x are.
+  template <class Steps>
+  Steps in_x_order(Steps s) const {
+    return go_backwards ? reversed(s, shape.steps) : s;
   }
   // A gate's part of [T, B, 4H].
   template <class T>
@@ -185,12 +182,8 @@ struct Arguments {
   }
   Mask mask_view() const {
     if (!mask) return {};
-    Mask view{mask.data<const std::uint8_t>(), mask.stride(1), mask.stride(0)};
-    if (go_backwards && shape.steps > 0) {
-      view.data += (shape.steps - 1) * view.step;
-      view.step = -view.step;
-    }
-    return view;
+    return in_x_order(Mask{mask.data<const std::uint8_t>(), mask.stride(1),
+                           mask.stride(0)});
   }
 
   // Runs the calls one after another, or, without a workspace, says how many

@@ -45,12 +45,8 @@ class GruKernel : public tensorflow::OpKernel {
   template <class Element>
   Sequence<Element> reversible(Element* data, const GruShape& shape,
                                Index width) const {
-    Sequence<Element> result = sequence(data, shape, width);
-    if (at_.go_backwards && shape.steps > 0) {
-      result.data += (shape.steps - 1) * result.step;
-      result.step = -result.step;
-    }
-    return result;
+    const Sequence<Element> forward = sequence(data, shape, width);
+    return at_.go_backwards ? reversed(forward, shape.steps) : forward;
   }
   tensorflow::TensorShape sequence_shape(Index steps, Index batch,
                                          Index width) const {
@@ -77,12 +73,8 @@ class GruKernel : public tensorflow::OpKernel {
   Mask mask(tensorflow::OpKernelContext* ctx, const GruShape& shape) const {
     if (at_.mask < 0) return {};
     const void* data = ctx->input(at_.mask).data();
-    Mask mask{static_cast<const std::uint8_t*>(data), 1, shape.steps};
-    if (at_.go_backwards && shape.steps > 0) {
-      mask.data += shape.steps - 1;
-      mask.step = -1;
-    }
-    return mask;
+    const Mask forward{static_cast<const std::uint8_t*>(data), 1, shape.steps};
+    return at_.go_backwards ? reversed(forward, shape.steps) : forward;
   }
   template <class T>
   Rows<const CoreType<T>> h0(tensorflow::OpKernelContext* ctx,

@@ -306,9 +306,7 @@ void Backward<T>::run() {
                  step(s, slice, steps() - 1 - phase / stages,
                       static_cast<int>(phase % stages));
              },
-             patience(split_, steps(),
-                      kGates * units() * units() *
-                          static_cast<Index>(sizeof(C))));
+             patience(split_, steps(), sizeof(C)));
 }
 
 }  // namespace

@@ -233,7 +233,7 @@ void Forward<T>::run() {
   } else {
     run_phases(threads_, (after() ? 1 : 2) * steps() + 1, split_.parts,
                [&](Index phase, Index part) { run_columns(phase, part); },
-               patience(split_, steps(), weight_bytes(units())));
+               patience(split_, steps(), sizeof(C)));
   }
 }
 

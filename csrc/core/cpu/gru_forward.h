@@ -48,10 +48,6 @@ class Forward {
   bool after() const { return args_.options.reset_after; }
   bool dropout() const { return static_cast<bool>(args_.recurrent_dropout[0]); }
   bool one_step() const { return steps() == 1; }
-  // Of the recurrent weights for so many units.
-  Index weight_bytes(Index own) const {
-    return kGates * units() * own * static_cast<Index>(sizeof(T));
-  }
   // Rows that a part works on at a time. One step of a large batch goes block
   // by block, so that scratch does not grow with it; many steps keep a part's
   // weights in cache.

@@ -79,7 +79,7 @@ void Forward<T>::plan(bool keep_packed) {
 
 template <class T>
 Packing Forward<T>::choose_packing(Index rows, Index own) const {
-  const Index bytes = weight_bytes(own);
+  const Index bytes = kGates * units() * own * static_cast<Index>(sizeof(T));
   // Of twice the cache's size half is still found there, step after step.
   if (rows == 1 && bytes > (one_step() ? 1 : 2) * kCacheBytes)
     return Packing::kRowByRow;

@@ -83,7 +83,7 @@ class WeightGradient {
     return !mask.data || mask.data[t * mask.step + b * mask.row];
   }
   Index previous_valid(Index t, Index b) const;
-  Index run_length(Index t, Index b, Index most) const;
+  Index run_length(Index t, Index b, Index previous, Index most) const;
   Rows<const T> h_prev(Index previous, Index b) const;
   static Rows<const T> step_row(Rows<const T> rows, Index b) {
     if (rows) rows.data += b * rows.row;
@@ -191,11 +191,11 @@ Index WeightGradient<T>::previous_valid(Index t, Index b) const {
 }
 
 // Rows from the valid row b on that are valid at step t, and whose states come
-// from the same step.
+// from the same previous step.
 template <class T>
-Index WeightGradient<T>::run_length(Index t, Index b, Index most) const {
+Index WeightGradient<T>::run_length(Index t, Index b, Index previous,
+                                    Index most) const {
   if (!args_.mask.data) return most;
-  const Index previous = previous_valid(t, b);
   Index n = 1;
   while (n < most && valid(t, b + n) && previous_valid(t, b + n) == previous)
     ++n;
@@ -342,11 +342,13 @@ void WeightGradient<T>::run_part(Index part) {
     runs = count = 0;
   };
   for (Index t = 0; t < shape.steps; ++t) {
-    for (Index b = 0, n = 1; b < shape.batch; b += n) {
+    for (Index b = 0, n; b < shape.batch; b += n) {
       n = 1;
       if (!valid(t, b)) continue;
-      n = run_length(t, b, std::min(shape.batch - b, depth_ - count));
-      s.runs[runs++] = {t, b, n, h_prev(previous_valid(t, b), b)};
+      const Index previous = previous_valid(t, b);
+      n = run_length(t, b, previous,
+                     std::min(shape.batch - b, depth_ - count));
+      s.runs[runs++] = {t, b, n, h_prev(previous, b)};
       count += n;
       if (count == depth_) flush();
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/cpu/workspace.h"
+#include "core/gru.h"
 
 namespace fused_rnn {
 namespace {
@@ -59,7 +60,9 @@ Split choose_split(const SplitQuestion& q) {
 }
 
 std::chrono::microseconds patience(const Split& split, Index steps,
-                                   Index weight_bytes) {
+                                   Index element_bytes) {
+  const Index weight_bytes =
+      kGates * split.units * split.units * element_bytes;
   // From the L3 cache weights come at some 25 GB/s.
   constexpr Index kBytesAMicrosecond = 25 * 1000;
   if (split.by_rows || weight_bytes <= kCacheBytes ||

@@ -62,7 +62,7 @@ Split choose_split(const SplitQuestion&);
 // it loses by having one, where that one's cache cannot hold the recurrent
 // weights and the shares of several can; else no time.
 std::chrono::microseconds patience(const Split&, Index steps,
-                                   Index weight_bytes);
+                                   Index element_bytes);
 
 // Weights of a part that stay in its L2 cache of 2 MB, beside what else a step
 // reads.

@@ -79,10 +79,8 @@ FUSED_RNN_PERSISTENT_KERNEL persistent_backward(PersistentBackward<T> p) {
 
 template <class T>
 Error launch_persistent_backward(const PersistentBackward<T>& p, void* stream) {
-  FUSED_RNN_TRY(launch_clear(p.arrived, stream));
-  return launch_cooperative("persistent_backward", persistent_backward<T>,
-                            p.plan.blocks, p.plan.threads, p.plan.shared_bytes,
-                            stream, p);
+  return launch_persistent("persistent_backward", persistent_backward<T>, p,
+                           stream);
 }
 template Error launch_persistent_backward(const PersistentBackward<float>&,
                                           void*);

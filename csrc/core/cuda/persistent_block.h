@@ -152,6 +152,15 @@ class PersistentBlock {
   T* weights_;
 };
 
+// Launches such a kernel, whose blocks meet for the first time.
+template <class Arguments>
+Error launch_persistent(const char* name, void (*kernel)(Arguments),
+                        const Arguments& p, void* stream) {
+  FUSED_RNN_TRY(launch_clear(p.arrived, stream));
+  return launch_cooperative(name, kernel, p.plan.blocks, p.plan.threads,
+                            p.plan.shared_bytes, stream, p);
+}
+
 }  // namespace cuda
 }  // namespace fused_rnn
 

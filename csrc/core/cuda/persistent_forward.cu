@@ -55,10 +55,8 @@ FUSED_RNN_PERSISTENT_KERNEL persistent_forward(PersistentForward<T> p) {
 
 template <class T>
 Error launch_persistent_forward(const PersistentForward<T>& p, void* stream) {
-  FUSED_RNN_TRY(launch_clear(p.arrived, stream));
-  return launch_cooperative("persistent_forward", persistent_forward<T>,
-                            p.plan.blocks, p.plan.threads, p.plan.shared_bytes,
-                            stream, p);
+  return launch_persistent("persistent_forward", persistent_forward<T>, p,
+                           stream);
 }
 template Error launch_persistent_forward(const PersistentForward<float>&,
                                          void*);
