@@ -66,7 +66,7 @@ def test_the_core_includes_itself_and_the_standard_library():
 
 
 # What other rooms see of the kernels for GPUs, and what that is made of.
-PLAIN_CUDA_HEADERS = ("gru_cuda.h", "library.h")
+PLAIN_CUDA_HEADERS = ("rnn_cuda.h", "library.h")
 
 
 def test_other_rooms_see_plain_headers_of_the_cuda_room():

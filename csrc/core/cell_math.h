@@ -3,12 +3,12 @@
 // V is a value type: constructible from a number, with + - * / < > and
 // select, abs, fma, sigmoid, tanh and expm1_negative in its own namespace,
 // where argument-dependent lookup finds them (core/cpu/simd.h has them for
-// vectors). Gradients are written as in core/gru.h: d_z is the gradient of z,
+// vectors). Gradients are written as in core/rnn.h: d_z is the gradient of z,
 // d_z̄ that of what the activation is applied to.
 #ifndef FUSED_RNN_CORE_CELL_MATH_H_
 #define FUSED_RNN_CORE_CELL_MATH_H_
 
-#include "core/gru.h"
+#include "core/rnn.h"
 
 #if defined(__CUDACC__)
 #define FUSED_RNN_HOST_DEVICE __host__ __device__ inline
@@ -89,6 +89,34 @@ template <class V>
 FUSED_RNN_HOST_DEVICE GruStateGradient<V> gru_state_gradient(V d_h, V z,
                                                              V h_prev, V c) {
   return {d_h * (h_prev - c), d_h * (V(1) - z), d_h * z};
+}
+
+// LSTM: c_t = f∘c + i∘j, cut off at ± clip where that is not 0.
+template <class V>
+FUSED_RNN_HOST_DEVICE V lstm_cell_state(V i, V f, V j, V c_prev, V clip) {
+  const V c = fma(f, c_prev, i * j);
+  // NaN stays NaN; a clip of 0 cuts nothing.
+  const V low = select(c < -clip, -clip, c);
+  const V cut = select(low > clip, clip, low);
+  return select(clip > V(0), cut, c);
+}
+
+// What ∂/∂c_t, in full, hands to i, f, j and c_{t-1}. Where c_t was cut off it
+// depends on none of them.
+template <class V>
+struct LstmCellGradient {
+  V i;
+  V f;
+  V j;
+  V c;
+};
+
+template <class V>
+FUSED_RNN_HOST_DEVICE LstmCellGradient<V> lstm_cell_gradient(
+    V d_c, V i, V f, V j, V c_prev, V c, V clip) {
+  const V open = select(clip > V(0), select(abs(c) < clip, V(1), V(0)), V(1));
+  const V d = d_c * open;
+  return {d * j, d * c_prev, d * i, d * f};
 }
 
 }  // namespace fused_rnn

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "core/parallel.h"
 #include "core/thread_pool.h"
 
@@ -68,7 +68,7 @@ void without_gil(Body body) {
   take_gil(state);
 }
 
-// Runs a function of the core, such as gru_forward<float>, on its arguments.
+// Runs a function of the core, such as rnn_forward<float>, on its arguments.
 template <class G>
 void run(void (*function)(const G&, const Threads&, void*), const G& call,
          const Threads& threads) {

@@ -37,7 +37,7 @@ GruWeightArguments::GruWeightArguments(py::handle kernel_,
   recurrent_kernel.require_rank(2, "[units, 3 * units]");
   inputs = kernel.size(0);
   units = recurrent_kernel.size(0);
-  const Index columns = kGates * units;
+  const Index columns = kGruGates * units;
   recurrent_kernel.require_shape("[units, 3 * units]", {units, columns});
   kernel.require_shape("[input size, 3 * units]", {inputs, columns});
   if (reset_after) {
@@ -78,7 +78,7 @@ GruArguments::GruArguments(py::handle x_, py::handle h0_, py::handle kernel,
   h0.require_shape(kStateWords, {shape.batch, shape.units});
   mask.require_shape("[batch size, steps]", {shape.batch, shape.steps});
   dropout.require_shape("[3, batch size, units]",
-                        {kGates, shape.batch, shape.units});
+                        {kGruGates, shape.batch, shape.units});
   options.reset_after = reset_after;
   options.zero_output_for_mask = zero_output_for_mask;
   options.activation = parse_activation("activation", activation);

@@ -3,7 +3,7 @@
 #ifndef FUSED_RNN_PYTHON_GRU_ARGUMENTS_H_
 #define FUSED_RNN_PYTHON_GRU_ARGUMENTS_H_
 
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "python/arrays.h"
 
 namespace fused_rnn {
@@ -23,9 +23,9 @@ struct GruWeightArguments {
                      py::handle bias, bool reset_after, const Argument* first);
 
   template <class T>
-  GruWeights<T> views() const {
-    GruWeights<T> weights;
-    for (int gate = 0; gate < kGates; ++gate) {
+  RnnWeights<T> views() const {
+    RnnWeights<T> weights;
+    for (int gate = 0; gate < kGruGates; ++gate) {
       weights.kernel[gate] = kernel.rows<T>();
       weights.kernel[gate].data += gate * units;
       weights.recurrent[gate] = recurrent_kernel.rows<T>();
@@ -54,8 +54,8 @@ struct GruArguments {
   Argument h0, dropout;
   BoolArgument mask;
   bool go_backwards, time_major;
-  GruShape shape;
-  GruOptions options;
+  RnnShape shape;
+  RnnOptions options;
 
   // A new array [B, T, width], or [T, B, width] if time-major.
   Result new_sequence(Index width) const;
@@ -80,7 +80,7 @@ struct GruArguments {
   }
 
   Mask mask_view() const;
-  // GruForward, GruBackward, GruWeightGradient: what they have in common.
+  // RnnForward, RnnBackward, RnnWeightGradient: what they have in common.
   template <class T, class G>
   void set_common(G& g) const {
     g.shape = shape;
@@ -88,7 +88,7 @@ struct GruArguments {
     g.h0 = h0.rows<T>();
     g.mask = mask_view();
     if (!dropout) return;
-    for (int gate = 0; gate < kGates; ++gate) {
+    for (int gate = 0; gate < kGruGates; ++gate) {
       g.recurrent_dropout[gate] = {
           dropout.data<const T>() + gate * dropout.stride(0),
           dropout.stride(1)};

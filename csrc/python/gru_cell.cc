@@ -1,5 +1,5 @@
 // The block cell: checks, results, calls. One step of the core.
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "python/arrays.h"
 #include "python/call.h"
 #include "python/functions.h"
@@ -39,8 +39,8 @@ struct Cell {
     b_c.require_shape("[cell size]", {units});
   }
 
-  GruShape shape() const {
-    GruShape shape;
+  RnnShape shape() const {
+    RnnShape shape;
     shape.steps = 1;
     shape.batch = batch;
     shape.inputs = inputs;
@@ -51,13 +51,13 @@ struct Cell {
   // w_ru holds reset and update side by side; in both matrices the rows of x
   // precede those of the state.
   template <class T>
-  GruWeights<T> weights() const {
-    GruWeights<T> weights;
+  RnnWeights<T> weights() const {
+    RnnWeights<T> weights;
     weights.kernel[kReset] = w_ru.rows<T>();
     weights.kernel[kUpdate] = w_ru.rows<T>();
     weights.kernel[kUpdate].data += units;
     weights.kernel[kCandidate] = w_c.rows<T>();
-    for (int gate = 0; gate < kGates; ++gate) {
+    for (int gate = 0; gate < kGruGates; ++gate) {
       weights.recurrent[gate] = weights.kernel[gate];
       weights.recurrent[gate].data += inputs * weights.kernel[gate].row;
     }
@@ -85,7 +85,7 @@ py::tuple gru_block_cell(py::handle x, py::handle h_prev, py::handle w_ru,
   if (cell.batch > 0 && units > 0) {
     with_type(cell.x.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      GruForward<T> call;
+      RnnForward<T> call;
       call.shape = cell.shape();
       call.x = cell.x.sequence<const T>(-1, 0);
       call.h0 = cell.h_prev.rows<T>();
@@ -96,7 +96,7 @@ py::tuple gru_block_cell(py::handle x, py::handle h_prev, py::handle w_ru,
       call.reserve[kCandidate] = {c.data<T>(), 0, units};
       without_gil([&] {
         const CallThreads threads;
-        run(&gru_forward<T>, call, threads.threads());
+        run(&rnn_forward<T>, call, threads.threads());
       });
     });
   }
@@ -131,7 +131,7 @@ py::tuple gru_block_cell_grad(py::handle x, py::handle h_prev, py::handle w_ru,
   } else {
     with_type(first.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      GruBackward<T> call;
+      RnnBackward<T> call;
       call.shape = cell.shape();
       call.weights = cell.weights<T>();
       call.h0 = cell.h_prev.rows<T>();
@@ -147,11 +147,11 @@ py::tuple gru_block_cell_grad(py::handle x, py::handle h_prev, py::handle w_ru,
       call.d_gates[kReset] = {d_r_bar_u_bar.data<T>(), 0, 2 * units};
       call.d_gates[kCandidate] = {d_c_bar.data<T>(), 0, units};
 
-      GruInputGradient<T> to_x;
+      RnnInputGradient<T> to_x;
       to_x.shape = call.shape;
       to_x.weights = call.weights;
       to_x.d_x = {d_x.data<T>(), 0, inputs};
-      GruWeightGradient<T> to_weights;
+      RnnWeightGradient<T> to_weights;
       to_weights.shape = call.shape;
       to_weights.x = cell.x.sequence<const T>(-1, 0);
       to_weights.h0 = call.h0;
@@ -163,7 +163,7 @@ py::tuple gru_block_cell_grad(py::handle x, py::handle h_prev, py::handle w_ru,
       to_weights.d_bias[kReset] = d_b_ru.data<T>();
       to_weights.d_bias[kUpdate] = d_b_ru.data<T>() + units;
       to_weights.d_bias[kCandidate] = d_b_c.data<T>();
-      for (int gate = 0; gate < kGates; ++gate) {
+      for (int gate = 0; gate < kGruGates; ++gate) {
         const Sequence<T>& d = call.d_gates[gate];
         to_x.d_gates[gate] = {d.data, d.step, d.row};
         to_weights.d_gates[gate] = to_x.d_gates[gate];
@@ -173,9 +173,9 @@ py::tuple gru_block_cell_grad(py::handle x, py::handle h_prev, py::handle w_ru,
       }
       without_gil([&] {
         const CallThreads threads;
-        run(&gru_backward<T>, call, threads.threads());
-        run(&gru_input_gradient<T>, to_x, threads.threads());
-        run(&gru_weight_gradient<T>, to_weights, threads.threads());
+        run(&rnn_backward<T>, call, threads.threads());
+        run(&rnn_input_gradient<T>, to_x, threads.threads());
+        run(&rnn_weight_gradient<T>, to_weights, threads.threads());
       });
     });
   }

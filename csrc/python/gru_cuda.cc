@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/cuda/library.h"
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "python/arrays.h"
 #include "python/call.h"
 #include "python/device_arrays.h"
@@ -49,8 +49,8 @@ struct Arguments {
   py::dict given;
   DType dtype;
   Index item;
-  GruShape shape;
-  GruOptions options;
+  RnnShape shape;
+  RnnOptions options;
   bool go_backwards, time_major;
   DeviceArray x, h0, kernel, recurrent_kernel, bias, mask, dropout, outputs,
       reserve, workspace;
@@ -88,7 +88,7 @@ struct Arguments {
     shape.batch = x.size(time_major ? 1 : 0);
     shape.inputs = x.size(2);
     shape.units = recurrent_kernel.size(0);
-    const Index columns = kGates * shape.units;
+    const Index columns = kGruGates * shape.units;
     kernel.require_shape("[input size, 3 * units]", {shape.inputs, columns});
     recurrent_kernel.require_shape("[units, 3 * units]",
                                    {shape.units, columns});
@@ -97,7 +97,7 @@ struct Arguments {
     require_states(outputs);
     mask.require_shape("[batch size, steps]", {shape.batch, shape.steps});
     dropout.require_shape("[3, batch size, units]",
-                          {kGates, shape.batch, shape.units});
+                          {kGruGates, shape.batch, shape.units});
     require_gates(reserve);
   }
 
@@ -106,7 +106,7 @@ struct Arguments {
                       : "[batch size, steps, input size]";
   }
   void require_bias(const DeviceArray& a) const {
-    const Index columns = kGates * shape.units;
+    const Index columns = kGruGates * shape.units;
     if (options.reset_after)
       a.require_shape("[2, 3 * units] with reset_after", {2, columns});
     else
@@ -117,7 +117,7 @@ struct Arguments {
   }
   void require_gates(const DeviceArray& a) const {
     a.require_shape("[steps, batch size, 4 * units]",
-                    {shape.steps, shape.batch, kReserve * shape.units});
+                    {shape.steps, shape.batch, kGruReserve * shape.units});
   }
   void require_sequence(const DeviceArray& a, const char* words,
                         Index width) const {
@@ -151,12 +151,12 @@ struct Arguments {
   int reserve_slot(int gate) const {
     return gate == kReset && !options.reset_after ? kKeptReset : gate;
   }
-  int gates() const { return options.reset_after ? kReserve : kGates; }
+  int gates() const { return options.reset_after ? kGruReserve : kGruGates; }
 
   template <class T>
-  GruWeights<T> weights() const {
-    GruWeights<T> w;
-    for (int g = 0; g < kGates; ++g) {
+  RnnWeights<T> weights() const {
+    RnnWeights<T> w;
+    for (int g = 0; g < kGruGates; ++g) {
       w.kernel[g] = kernel.rows<const T>();
       w.kernel[g].data += g * shape.units;
       w.recurrent[g] = recurrent_kernel.rows<const T>();
@@ -175,7 +175,7 @@ struct Arguments {
     g.options = options;
     g.h0 = h0.rows<const T>();
     g.mask = mask_view();
-    for (int gate = 0; dropout && gate < kGates; ++gate)
+    for (int gate = 0; dropout && gate < kGruGates; ++gate)
       g.recurrent_dropout[gate] = {
           dropout.data<const T>() + gate * dropout.stride(0),
           dropout.stride(1)};
@@ -223,7 +223,7 @@ std::size_t cuda_gru(const py::dict& given) {
   std::size_t bytes = 0;
   with_type(a.dtype, [&](auto zero) {
     using T = decltype(zero);
-    GruForward<T> call;
+    RnnForward<T> call;
     a.set_common<T>(call);
     call.x = a.in_x_order(a.view<const T>(a.x));
     call.weights = a.weights<T>();
@@ -238,8 +238,8 @@ std::size_t cuda_gru(const py::dict& given) {
 
 std::size_t cuda_gru_grad(const py::dict& given) {
   const Arguments a(given);
-  const GruShape& shape = a.shape;
-  const Index columns = kGates * shape.units;
+  const RnnShape& shape = a.shape;
+  const Index columns = kGruGates * shape.units;
   const DeviceArray d_outputs = a.array("d_outputs");
   const DeviceArray d_state = a.array("d_state");
   const DeviceArray d_gates = a.array("d_gates");
@@ -262,19 +262,19 @@ std::size_t cuda_gru_grad(const py::dict& given) {
   std::size_t bytes = 0;
   with_type(a.dtype, [&](auto zero) {
     using T = decltype(zero);
-    GruBackward<T> back;
+    RnnBackward<T> back;
     a.set_common<T>(back);
     back.weights = a.weights<T>();
     back.outputs = a.view<const T>(a.outputs);
     back.d_outputs = a.view<const T>(d_outputs);
     back.d_state = d_state.rows<const T>();
     back.d_h0 = d_h0.rows<T>();
-    GruInputGradient<T> to_x;
+    RnnInputGradient<T> to_x;
     to_x.shape = shape;
     to_x.weights = back.weights;
     to_x.mask = back.mask;
     to_x.d_x = a.in_x_order(a.view<T>(d_x));
-    GruWeightGradient<T> to_weights;
+    RnnWeightGradient<T> to_weights;
     a.set_common<T>(to_weights);
     to_weights.x = a.in_x_order(a.view<const T>(a.x));
     to_weights.outputs = back.outputs;
@@ -285,7 +285,7 @@ std::size_t cuda_gru_grad(const py::dict& given) {
       back.d_gates[g] = a.slot<T>(d_gates, g);
       to_weights.d_gates[g] = a.slot<const T>(d_gates, g);
     }
-    for (int g = 0; g < kGates; ++g) {
+    for (int g = 0; g < kGruGates; ++g) {
       const Index column = g * shape.units;
       to_x.d_gates[g] = to_weights.d_gates[g];
       if (d_kernel) {

@@ -1,7 +1,7 @@
 // A sequence, forward and backward: results and calls.
 #include <optional>
 
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "python/call.h"
 #include "python/functions.h"
 #include "python/gru_arguments.h"
@@ -16,8 +16,8 @@ namespace {
 constexpr int kKeptReset = kRecurrentCandidate;
 
 template <class T>
-Sequence<T> slot(T* data, const GruShape& shape, int index) {
-  const Index row = kReserve * shape.units;
+Sequence<T> slot(T* data, const RnnShape& shape, int index) {
+  const Index row = kGruReserve * shape.units;
   return {data + index * shape.units, shape.batch * row, row};
 }
 
@@ -26,7 +26,7 @@ int reserve_slot(const GruArguments& a, int gate) {
 }
 
 int gates_of(const GruArguments& a) {
-  return a.options.reset_after ? kReserve : kGates;
+  return a.options.reset_after ? kGruReserve : kGruGates;
 }
 
 template <class T>
@@ -36,9 +36,9 @@ Sequence<const T> read_only(const Sequence<T>& s) {
 
 // `outputs` and `reserve` may be null.
 template <class T>
-GruForward<T> forward_call(const GruArguments& a, const Result* outputs,
+RnnForward<T> forward_call(const GruArguments& a, const Result* outputs,
                            const Result* state, const Result* reserve) {
-  GruForward<T> call;
+  RnnForward<T> call;
   a.set_common<T>(call);
   call.x = a.in_x_order(a.view<const T>(a.x));
   call.weights = a.weights.views<T>();
@@ -51,7 +51,7 @@ GruForward<T> forward_call(const GruArguments& a, const Result* outputs,
 }
 
 Result new_reserve(const GruArguments& a) {
-  return Result(a.x, {a.shape.steps, a.shape.batch, kReserve * a.shape.units});
+  return Result(a.x, {a.shape.steps, a.shape.batch, kGruReserve * a.shape.units});
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ py::tuple gru(py::handle x, py::handle h0, py::handle kernel,
                         reserve ? &*reserve : nullptr);
     without_gil([&] {
       const CallThreads threads;
-      run(&gru_forward<T>, call, threads.threads());
+      run(&rnn_forward<T>, call, threads.threads());
     });
   });
   const auto object = [](const std::optional<Result>& result) {
@@ -96,8 +96,8 @@ py::tuple gru_grad(py::handle x, py::handle h0, py::handle kernel,
   const GruArguments a(x, h0, kernel, recurrent_kernel, bias, reset_after, mask,
                        go_backwards, time_major, zero_output_for_mask,
                        activation, recurrent_activation, dropout);
-  const GruShape& shape = a.shape;
-  const Index units = shape.units, columns = kGates * units;
+  const RnnShape& shape = a.shape;
+  const Index units = shape.units, columns = kGruGates * units;
   const Argument d_outputs = Argument::optional("d_outputs", d_outputs_, a.x);
   const Argument d_state = Argument::optional("d_state", d_state_, a.x);
   a.require_states(d_outputs);
@@ -112,7 +112,7 @@ py::tuple gru_grad(py::handle x, py::handle h0, py::handle kernel,
     if (!outputs) throw py::value_error("outputs must come with the reserve");
     a.require_states(outputs);
     reserve.require_shape("[steps, batch size, 4 * units]",
-                          {shape.steps, shape.batch, kReserve * units});
+                          {shape.steps, shape.batch, kGruReserve * units});
     reserve.require_whole();
     if (overwrite_reserve) reserve.require_writeable();
   } else {
@@ -137,7 +137,7 @@ py::tuple gru_grad(py::handle x, py::handle h0, py::handle kernel,
     T* const gates = kept ? reserve.data<T>() : reserve_here->data<T>();
     T* const d_gates = gradients_here ? gradients_here->data<T>() : gates;
 
-    GruBackward<T> back;
+    RnnBackward<T> back;
     a.set_common<T>(back);
     back.weights = a.weights.views<T>();
     back.outputs = kept ? a.view<const T>(outputs)
@@ -146,13 +146,13 @@ py::tuple gru_grad(py::handle x, py::handle h0, py::handle kernel,
     back.d_state = d_state.rows<T>();
     back.d_h0 = {d_h0.data<T>(), units};
 
-    GruInputGradient<T> to_x;
+    RnnInputGradient<T> to_x;
     to_x.shape = shape;
     to_x.weights = back.weights;
     to_x.mask = back.mask;
     to_x.d_x = a.in_x_order(a.view<T>(d_x, shape.inputs));
 
-    GruWeightGradient<T> to_weights;
+    RnnWeightGradient<T> to_weights;
     a.set_common<T>(to_weights);
     to_weights.x = a.in_x_order(a.view<const T>(a.x));
     to_weights.outputs = back.outputs;
@@ -164,7 +164,7 @@ py::tuple gru_grad(py::handle x, py::handle h0, py::handle kernel,
       back.d_gates[g] = slot(d_gates, shape, g);
       to_weights.d_gates[g] = read_only(back.d_gates[g]);
     }
-    for (int g = 0; g < kGates; ++g) {
+    for (int g = 0; g < kGruGates; ++g) {
       to_x.d_gates[g] = to_weights.d_gates[g];
       to_weights.d_kernel[g] = {d_kernel.data<T>() + g * units, columns};
       to_weights.d_recurrent[g] = {d_recurrent.data<T>() + g * units, columns};
@@ -178,12 +178,12 @@ py::tuple gru_grad(py::handle x, py::handle h0, py::handle kernel,
       const CallThreads threads;
       const Threads& t = threads.threads();
       if (!kept) {
-        run(&gru_forward<T>,
+        run(&rnn_forward<T>,
             forward_call<T>(a, &*new_outputs, nullptr, &*reserve_here), t);
       }
-      run(&gru_backward<T>, back, t);
-      run(&gru_input_gradient<T>, to_x, t);
-      run(&gru_weight_gradient<T>, to_weights, t);
+      run(&rnn_backward<T>, back, t);
+      run(&rnn_input_gradient<T>, to_x, t);
+      run(&rnn_weight_gradient<T>, to_weights, t);
     });
   });
   return py::make_tuple(d_x.object(), d_h0.object(), d_kernel.object(),

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "core/isa.h"
 #include "python/arrays.h"
 #include "python/call.h"
@@ -28,8 +28,8 @@ class Steps {
 template <class T>
 class TypedSteps : public Steps {
  public:
-  TypedSteps(const GruShape& shape, const GruOptions& options,
-             const GruWeights<T>& weights, T* state) {
+  TypedSteps(const RnnShape& shape, const RnnOptions& options,
+             const RnnWeights<T>& weights, T* state) {
     call_.shape = shape;
     call_.options = options;
     call_.weights = weights;
@@ -40,7 +40,7 @@ class TypedSteps : public Steps {
   void step(const void* x, Index x_row, const Threads& threads) override {
     if (threads.count != threads_ || active_isa() != isa_) prepare(threads);
     call_.x = {static_cast<const T*>(x), 0, x_row};
-    gru_forward(call_, threads, workspace_.get());
+    rnn_forward(call_, threads, workspace_.get());
   }
 
  private:
@@ -48,14 +48,14 @@ class TypedSteps : public Steps {
   void prepare(const Threads& threads) {
     call_.packed = nullptr;
     packed_ = AlignedBytes(packed_bytes(call_, threads));
-    gru_pack(call_, threads, packed_.get());
+    rnn_pack(call_, threads, packed_.get());
     call_.packed = packed_.get();
     workspace_ = AlignedBytes(workspace_bytes(call_, threads));
     threads_ = threads.count;
     isa_ = active_isa();
   }
 
-  GruForward<T> call_;
+  RnnForward<T> call_;
   AlignedBytes packed_, workspace_;
   int threads_ = 0;
   std::string isa_;
@@ -130,26 +130,26 @@ class GruStream {
       : batch_(require_batch(batch)),
         inputs_(w.inputs),
         units_(w.units),
-        kernel_(copy_of(w.kernel, {w.inputs, kGates * w.units})),
+        kernel_(copy_of(w.kernel, {w.inputs, kGruGates * w.units})),
         recurrent_kernel_(
-            copy_of(w.recurrent_kernel, {w.units, kGates * w.units})),
+            copy_of(w.recurrent_kernel, {w.units, kGruGates * w.units})),
         state_(w.kernel, {batch, w.units}) {
     require_valid_isa();
     state_.fill_zero();
     py::object bias = py::none();
     if (w.bias) {
-      bias_ = w.reset_after ? copy_of(w.bias, {2, kGates * w.units})
-                            : copy_of(w.bias, {kGates * w.units});
+      bias_ = w.reset_after ? copy_of(w.bias, {2, kGruGates * w.units})
+                            : copy_of(w.bias, {kGruGates * w.units});
       bias = bias_->object();
     }
     const GruWeightArguments own(kernel_.object(), recurrent_kernel_.object(),
                                  bias, w.reset_after, nullptr);
-    GruShape shape;
+    RnnShape shape;
     shape.steps = 1;
     shape.batch = batch;
     shape.inputs = inputs_;
     shape.units = units_;
-    GruOptions options;
+    RnnOptions options;
     options.reset_after = w.reset_after;
     options.activation = parse_activation("activation", activation);
     options.recurrent_activation =

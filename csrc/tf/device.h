@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "core/isa.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tf/context.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/cuda/library.h"
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "tensorflow/core/framework/device_base.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/tensor_float_32_utils.h"

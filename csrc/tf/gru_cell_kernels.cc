@@ -85,8 +85,8 @@ absl::Status check_inputs(OpKernelContext* ctx, CellSizes* sizes) {
   return absl::OkStatus();
 }
 
-GruShape one_step(const CellSizes& sizes) {
-  GruShape shape;
+RnnShape one_step(const CellSizes& sizes) {
+  RnnShape shape;
   shape.steps = 1;
   shape.batch = sizes.batch;
   shape.inputs = sizes.inputs;
@@ -97,17 +97,17 @@ GruShape one_step(const CellSizes& sizes) {
 // w_ru holds reset and update side by side, w_c the candidate; in both the
 // rows of x precede those of the state.
 template <class T>
-GruWeights<CoreType<T>> weights_of(OpKernelContext* ctx,
+RnnWeights<CoreType<T>> weights_of(OpKernelContext* ctx,
                                    const CellSizes& sizes) {
   const auto* w_ru = input_data<T>(ctx->input(kWRu));
   const auto* w_c = input_data<T>(ctx->input(kWC));
   const auto* b_ru = input_data<T>(ctx->input(kBRu));
   const Index units = sizes.units;
-  GruWeights<CoreType<T>> weights;
+  RnnWeights<CoreType<T>> weights;
   weights.kernel[kReset] = {w_ru, 2 * units};
   weights.kernel[kUpdate] = {w_ru + units, 2 * units};
   weights.kernel[kCandidate] = {w_c, units};
-  for (int gate = 0; gate < kGates; ++gate) {
+  for (int gate = 0; gate < kGruGates; ++gate) {
     weights.recurrent[gate] = weights.kernel[gate];
     weights.recurrent[gate].data += sizes.inputs * weights.kernel[gate].row;
   }
@@ -138,7 +138,7 @@ class GruBlockCellOp : public OpKernel {
     if (shape.num_elements() == 0) return;
 
     const Index row = sizes.units;
-    GruForward<CoreType<T>> call;
+    RnnForward<CoreType<T>> call;
     call.shape = one_step(sizes);
     call.x = {input_data<T>(ctx->input(kX)), 0, sizes.inputs};
     call.h0 = {input_data<T>(ctx->input(kHPrev)), row};
@@ -147,7 +147,7 @@ class GruBlockCellOp : public OpKernel {
     call.reserve[kUpdate] = {output_data<T>(u), 0, row};
     call.reserve[kReset] = {output_data<T>(r), 0, row};
     call.reserve[kCandidate] = {output_data<T>(c), 0, row};
-    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_forward<CoreType<T>>, call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, rnn_forward<CoreType<T>>, call));
   }
 };
 
@@ -187,7 +187,7 @@ class GruBlockCellGradOp : public OpKernel {
     }
 
     using Core = CoreType<T>;
-    GruBackward<Core> call;
+    RnnBackward<Core> call;
     call.shape = one_step(sizes);
     call.weights = weights_of<T>(ctx, sizes);
     call.h0 = {input_data<T>(ctx->input(kHPrev)), units};
@@ -205,18 +205,18 @@ class GruBlockCellGradOp : public OpKernel {
     call.d_gates[kUpdate] = {d_r_bar_u_bar + units, 0, 2 * units};
     call.d_gates[kReset] = {d_r_bar_u_bar, 0, 2 * units};
     call.d_gates[kCandidate] = {output_data<T>(d_c_bar), 0, units};
-    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_backward<Core>, call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, rnn_backward<Core>, call));
 
     if (sizes.inputs == 0) return;
-    GruInputGradient<Core> input_call;
+    RnnInputGradient<Core> input_call;
     input_call.shape = call.shape;
     input_call.weights = call.weights;
-    for (int gate = 0; gate < kGates; ++gate) {
+    for (int gate = 0; gate < kGruGates; ++gate) {
       const Sequence<Core>& from = call.d_gates[gate];
       input_call.d_gates[gate] = {from.data, from.step, from.row};
     }
     input_call.d_x = {output_data<T>(d_x), 0, sizes.inputs};
-    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_input_gradient<Core>, input_call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, rnn_input_gradient<Core>, input_call));
   }
 };
 
@@ -257,7 +257,7 @@ class GruBlockCellWeightGradOp : public OpKernel {
     using Core = CoreType<T>;
     const auto* d_c_bar = input_data<T>(ctx->input(kDCBar));
     const auto* d_gates = input_data<T>(ctx->input(kDRBarUBar));
-    GruWeightGradient<Core> call;
+    RnnWeightGradient<Core> call;
     call.shape = one_step(sizes);
     call.x = {input_data<T>(ctx->input(kX)), 0, inputs};
     call.h0 = {input_data<T>(ctx->input(kHPrev)), units};
@@ -271,12 +271,12 @@ class GruBlockCellWeightGradOp : public OpKernel {
     call.d_bias[kReset] = output_data<T>(d_b_ru);
     call.d_bias[kUpdate] = output_data<T>(d_b_ru) + units;
     call.d_bias[kCandidate] = output_data<T>(d_b_c);
-    for (int gate = 0; gate < kGates; ++gate) {
+    for (int gate = 0; gate < kGruGates; ++gate) {
       call.d_recurrent[gate] = call.d_kernel[gate];
       call.d_recurrent[gate].data += inputs * call.d_kernel[gate].row;
       if (inputs == 0) call.d_kernel[gate] = {};
     }
-    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_weight_gradient<Core>, call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, rnn_weight_gradient<Core>, call));
   }
 };
 

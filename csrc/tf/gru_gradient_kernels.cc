@@ -18,7 +18,7 @@ class GruGradOp : public GruKernel {
   }
 
   void Compute(OpKernelContext* ctx) override {
-    GruShape shape;
+    RnnShape shape;
     OP_REQUIRES_OK(ctx, check_inputs(ctx, &shape));
     const auto [steps, batch, inputs, units] = shape;
     const TensorShape state_shape({batch, units});
@@ -33,7 +33,7 @@ class GruGradOp : public GruKernel {
     using Core = CoreType<T>;
     const Core* kept = input_data<T>(reserve);
     Core* gradients = output_data<T>(d_gates);
-    GruBackward<Core> call;
+    RnnBackward<Core> call;
     call.shape = shape;
     call.options = options_;
     set_recurrent<T>(ctx, shape, &call.weights);
@@ -54,12 +54,12 @@ class GruGradOp : public GruKernel {
       call.d_state = {input_data<T>(ctx->input(at_.d_state)), units};
     }
     call.d_h0 = {output_data<T>(d_h0), units};
-    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_backward<Core>, call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, rnn_backward<Core>, call));
     if (!options_.reset_after && kept != gradients) {
       const Index at = kKeptReset * units;
       OP_REQUIRES_OK(
           ctx, Device::copy(ctx, gradients + at, kept + at,
-                            kReserve * units * sizeof(Core),
+                            kGruReserve * units * sizeof(Core),
                             units * sizeof(Core), steps * batch));
     }
   }
@@ -87,7 +87,7 @@ class GruInputGradOp : public GruKernel {
   }
 
   void Compute(OpKernelContext* ctx) override {
-    GruShape shape;
+    RnnShape shape;
     OP_REQUIRES_OK(ctx, check_inputs(ctx, &shape));
     Tensor* d_x;
     OP_REQUIRES_OK(
@@ -96,16 +96,16 @@ class GruInputGradOp : public GruKernel {
                  &d_x));
     if (d_x->NumElements() == 0) return;
     using Core = CoreType<T>;
-    GruInputGradient<Core> call;
+    RnnInputGradient<Core> call;
     call.shape = shape;
     set_kernel<T>(ctx, shape, &call.weights);
     call.mask = mask(ctx, shape);
     const Core* gradients = input_data<T>(ctx->input(at_.d_gates));
-    for (int g = 0; g < kGates; ++g) {
+    for (int g = 0; g < kGruGates; ++g) {
       call.d_gates[g] = slot(gradients, shape, g);
     }
     call.d_x = reversible(output_data<T>(d_x), shape, shape.inputs);
-    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_input_gradient<Core>, call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, rnn_input_gradient<Core>, call));
   }
 };
 
@@ -118,10 +118,10 @@ class GruWeightGradOp : public GruKernel {
   }
 
   void Compute(OpKernelContext* ctx) override {
-    GruShape shape;
+    RnnShape shape;
     OP_REQUIRES_OK(ctx, check_inputs(ctx, &shape));
     const auto [steps, batch, inputs, units] = shape;
-    const Index columns = kGates * units;
+    const Index columns = kGruGates * units;
     Tensor *d_kernel, *d_recurrent_kernel, *d_bias = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(
                             0, TensorShape({inputs, columns}), &d_kernel));
@@ -138,7 +138,7 @@ class GruWeightGradOp : public GruKernel {
     if (units == 0) return;
 
     using Core = CoreType<T>;
-    GruWeightGradient<Core> call;
+    RnnWeightGradient<Core> call;
     call.shape = shape;
     call.options = options_;
     call.x = reversible(input_data<T>(ctx->input(at_.x)), shape, inputs);
@@ -154,7 +154,7 @@ class GruWeightGradOp : public GruKernel {
     for (int g = 0; g < gates(); ++g) {
       call.d_gates[g] = slot(gradients, shape, g);
     }
-    for (int g = 0; g < kGates; ++g) {
+    for (int g = 0; g < kGruGates; ++g) {
       const Index column = g * units;
       if (inputs > 0) {
         call.d_kernel[g] = {output_data<T>(d_kernel) + column, columns};
@@ -167,7 +167,7 @@ class GruWeightGradOp : public GruKernel {
         call.d_recurrent_bias[g] = output_data<T>(d_bias) + columns + column;
       }
     }
-    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_weight_gradient<Core>, call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, rnn_weight_gradient<Core>, call));
   }
 };
 

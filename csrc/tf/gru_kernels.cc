@@ -24,7 +24,7 @@ absl::Status GruKernel::read_activation(OpKernelConstruction* ctx,
 }
 
 absl::Status GruKernel::check_inputs(OpKernelContext* ctx,
-                                     GruShape* shape) const {
+                                     RnnShape* shape) const {
   const SequenceWords words = at_.words();
   const auto rank = [&](int input, const char* name, const char* expected,
                         int dims) {
@@ -53,7 +53,7 @@ absl::Status GruKernel::check_inputs(OpKernelContext* ctx,
     shape->units = ctx->input(at_.recurrent_kernel).dim_size(0);
   } else {
     TF_RETURN_IF_ERROR(rank(at_.d_gates, "d_gates", kReserveWords, 3));
-    shape->units = ctx->input(at_.d_gates).dim_size(2) / kReserve;
+    shape->units = ctx->input(at_.d_gates).dim_size(2) / kGruReserve;
   }
 
   const auto [steps, batch, inputs, units] = *shape;
@@ -83,16 +83,16 @@ absl::Status GruKernel::check_inputs(OpKernelContext* ctx,
     }
     return true;
   };
-  if (!fits({steps, batch, inputs}) || !fits({steps, batch, units, kReserve}) ||
-      !fits({batch, units, kReserve}) || !fits({inputs, units, kGates}) ||
-      !fits({units, units, kGates})) {
+  if (!fits({steps, batch, inputs}) || !fits({steps, batch, units, kGruReserve}) ||
+      !fits({batch, units, kGruReserve}) || !fits({inputs, units, kGruGates}) ||
+      !fits({units, units, kGruGates})) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the numbers of elements of x, kernel, recurrent_kernel and"
         " [steps, batch size, 4 * units] must be below 2^63",
         because()));
   }
-  const Index three = kGates * units;
-  const Index four = kReserve * units;
+  const Index three = kGruGates * units;
+  const Index four = kGruReserve * units;
   const auto require = [&](int input, const char* name, const char* expected,
                            absl::Span<const Index> sizes) {
     if (input < 0) return absl::OkStatus();
@@ -136,7 +136,7 @@ class GruOp : public GruKernel {
   }
 
   void Compute(OpKernelContext* ctx) override {
-    GruShape shape;
+    RnnShape shape;
     OP_REQUIRES_OK(ctx, check_inputs(ctx, &shape));
     const auto [steps, batch, inputs, units] = shape;
     const bool sequences = return_sequences_ || keep_reserve_;
@@ -156,12 +156,12 @@ class GruOp : public GruKernel {
     OP_REQUIRES_OK(
         ctx, ctx->allocate_output(
                  2, TensorShape({keep_reserve_ ? steps : 0, batch,
-                                 kReserve * units}),
+                                 kGruReserve * units}),
                  &reserve));
     if (state_shape.num_elements() == 0) return;
 
     using Core = CoreType<T>;
-    GruForward<Core> call;
+    RnnForward<Core> call;
     call.shape = shape;
     call.options = options_;
     call.x = reversible(input_data<T>(ctx->input(at_.x)), shape, inputs);
@@ -170,10 +170,10 @@ class GruOp : public GruKernel {
     set_recurrent<T>(ctx, shape, &call.weights);
     if (at_.bias >= 0) {
       const Core* bias = input_data<T>(ctx->input(at_.bias));
-      for (int g = 0; g < kGates; ++g) {
+      for (int g = 0; g < kGruGates; ++g) {
         call.weights.bias[g] = bias + g * units;
         if (options_.reset_after) {
-          call.weights.recurrent_bias[g] = bias + (kGates + g) * units;
+          call.weights.recurrent_bias[g] = bias + (kGruGates + g) * units;
         }
       }
     }
@@ -187,7 +187,7 @@ class GruOp : public GruKernel {
       call.reserve[g] =
           slot(output_data<T>(reserve), shape, reserve_slot(g));
     }
-    OP_REQUIRES_OK(ctx, Device::run(ctx, gru_forward<Core>, call));
+    OP_REQUIRES_OK(ctx, Device::run(ctx, rnn_forward<Core>, call));
   }
 
  private:

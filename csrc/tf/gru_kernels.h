@@ -31,19 +31,19 @@ class GruKernel : public tensorflow::OpKernel {
   // Holds every input against the sizes that x (or d_gates) and the weights
   // state.
   absl::Status check_inputs(tensorflow::OpKernelContext* ctx,
-                            GruShape* shape) const;
+                            RnnShape* shape) const;
 
   // A sequence in the caller's layout: x-like ones run as x does, output-like
   // ones in the order of processing.
   template <class Element>
-  Sequence<Element> sequence(Element* data, const GruShape& shape,
+  Sequence<Element> sequence(Element* data, const RnnShape& shape,
                              Index width) const {
     const Index outer = (at_.time_major ? shape.batch : shape.steps) * width;
     return at_.time_major ? Sequence<Element>{data, outer, width}
                           : Sequence<Element>{data, width, outer};
   }
   template <class Element>
-  Sequence<Element> reversible(Element* data, const GruShape& shape,
+  Sequence<Element> reversible(Element* data, const RnnShape& shape,
                                Index width) const {
     const Sequence<Element> forward = sequence(data, shape, width);
     return at_.go_backwards ? reversed(forward, shape.steps) : forward;
@@ -59,18 +59,18 @@ class GruKernel : public tensorflow::OpKernel {
   // is computed in place.
   static constexpr int kKeptReset = 3;
   template <class Element>
-  static Sequence<Element> slot(Element* data, const GruShape& shape,
+  static Sequence<Element> slot(Element* data, const RnnShape& shape,
                                 int index) {
-    const Index row = kReserve * shape.units;
+    const Index row = kGruReserve * shape.units;
     return {data + index * shape.units, shape.batch * row, row};
   }
   int reserve_slot(int gate) const {
     return gate == kReset && !options_.reset_after ? kKeptReset : gate;
   }
   // Slots in use: reset before has no recurrent candidate.
-  int gates() const { return options_.reset_after ? kReserve : kGates; }
+  int gates() const { return options_.reset_after ? kGruReserve : kGruGates; }
 
-  Mask mask(tensorflow::OpKernelContext* ctx, const GruShape& shape) const {
+  Mask mask(tensorflow::OpKernelContext* ctx, const RnnShape& shape) const {
     if (at_.mask < 0) return {};
     const void* data = ctx->input(at_.mask).data();
     const Mask forward{static_cast<const std::uint8_t*>(data), 1, shape.steps};
@@ -78,38 +78,38 @@ class GruKernel : public tensorflow::OpKernel {
   }
   template <class T>
   Rows<const CoreType<T>> h0(tensorflow::OpKernelContext* ctx,
-                             const GruShape& shape) const {
+                             const RnnShape& shape) const {
     if (at_.h0 < 0) return {};
     return {input_data<T>(ctx->input(at_.h0)), shape.units};
   }
   template <class T>
-  void set_dropout(tensorflow::OpKernelContext* ctx, const GruShape& shape,
+  void set_dropout(tensorflow::OpKernelContext* ctx, const RnnShape& shape,
                    Rows<const CoreType<T>>* gates) const {
     if (at_.dropout < 0) return;
     const auto* data = input_data<T>(ctx->input(at_.dropout));
-    for (int g = 0; g < kGates; ++g) {
+    for (int g = 0; g < kGruGates; ++g) {
       gates[g] = {data + g * shape.batch * shape.units, shape.units};
     }
   }
   template <class T>
-  void set_kernel(tensorflow::OpKernelContext* ctx, const GruShape& shape,
-                  GruWeights<CoreType<T>>* weights) const {
+  void set_kernel(tensorflow::OpKernelContext* ctx, const RnnShape& shape,
+                  RnnWeights<CoreType<T>>* weights) const {
     const auto* data = input_data<T>(ctx->input(at_.kernel));
-    for (int g = 0; g < kGates; ++g) {
-      weights->kernel[g] = {data + g * shape.units, kGates * shape.units};
+    for (int g = 0; g < kGruGates; ++g) {
+      weights->kernel[g] = {data + g * shape.units, kGruGates * shape.units};
     }
   }
   template <class T>
-  void set_recurrent(tensorflow::OpKernelContext* ctx, const GruShape& shape,
-                     GruWeights<CoreType<T>>* weights) const {
+  void set_recurrent(tensorflow::OpKernelContext* ctx, const RnnShape& shape,
+                     RnnWeights<CoreType<T>>* weights) const {
     const auto* data = input_data<T>(ctx->input(at_.recurrent_kernel));
-    for (int g = 0; g < kGates; ++g) {
-      weights->recurrent[g] = {data + g * shape.units, kGates * shape.units};
+    for (int g = 0; g < kGruGates; ++g) {
+      weights->recurrent[g] = {data + g * shape.units, kGruGates * shape.units};
     }
   }
 
   SequenceAttributes at_;
-  GruOptions options_;
+  RnnOptions options_;
 
  private:
   static absl::Status read_activation(tensorflow::OpKernelConstruction* ctx,

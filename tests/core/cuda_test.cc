@@ -1,5 +1,5 @@
 // The core's CUDA path, emulated on the CPU, against plain loops: the cases and
-// rules of gru_test.cc; and what it enqueues.
+// rules of rnn_test.cc; and what it enqueues.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/cuda/gru_cuda.h"
+#include "core/cuda/rnn_cuda.h"
 #include "core/cuda/launch.h"
-#include "core/gru_problem.h"
-#include "core/gru_results.h"
-#include "core/gru_suite.h"
-#include "core/naive_gru.h"
+#include "core/rnn_problem.h"
+#include "core/rnn_results.h"
+#include "core/rnn_suite.h"
+#include "core/naive_rnn.h"
 #include "core/plain_product.h"
 
 namespace fused_rnn {
@@ -34,21 +34,21 @@ constexpr Index kMostStates = 1 << 20;
 #endif
 
 template <class T>
-cuda::Error call(const GruForward<T>& g, const cuda::Device& d, void* w) {
-  return cuda::gru_forward(g, d, w);
+cuda::Error call(const RnnForward<T>& g, const cuda::Device& d, void* w) {
+  return cuda::rnn_forward(g, d, w);
 }
 template <class T>
-cuda::Error call(const GruBackward<T>& g, const cuda::Device& d, void* w) {
-  return cuda::gru_backward(g, d, w);
+cuda::Error call(const RnnBackward<T>& g, const cuda::Device& d, void* w) {
+  return cuda::rnn_backward(g, d, w);
 }
 template <class T>
-cuda::Error call(const GruInputGradient<T>& g, const cuda::Device& d, void* w) {
-  return cuda::gru_input_gradient(g, d, w);
+cuda::Error call(const RnnInputGradient<T>& g, const cuda::Device& d, void* w) {
+  return cuda::rnn_input_gradient(g, d, w);
 }
 template <class T>
-cuda::Error call(const GruWeightGradient<T>& g, const cuda::Device& d,
+cuda::Error call(const RnnWeightGradient<T>& g, const cuda::Device& d,
                  void* w) {
-  return cuda::gru_weight_gradient(g, d, w);
+  return cuda::rnn_weight_gradient(g, d, w);
 }
 
 // Runs calls, on a stream that is told from others.
@@ -130,30 +130,30 @@ struct Plain {
     return values;
   }
 
-  GruForward<float> forward(bool reset_after) {
-    GruForward<float> g;
+  RnnForward<float> forward(bool reset_after) {
+    RnnForward<float> g;
     g.shape = {T, B, I, H};
     g.options.reset_after = reset_after;
     g.x = {x.data(), B * I, I};
     g.h0 = {h0.data(), H};
-    for (int i = 0; i < kGates; ++i) {
+    for (int i = 0; i < kGruGates; ++i) {
       g.weights.kernel[i] = {kernel.data() + i * H, 3 * H};
       g.weights.recurrent[i] = {recurrent.data() + i * H, 3 * H};
     }
     g.outputs = {outputs.data(), B * H, H};
-    for (int i = 0; i < kReserve; ++i)
+    for (int i = 0; i < kGruReserve; ++i)
       g.reserve[i] = {reserve.data() + i * H, B * 4 * H, 4 * H};
     return g;
   }
-  GruBackward<float> backward(bool reset_after) {
-    const GruForward<float> f = forward(reset_after);
-    GruBackward<float> g;
+  RnnBackward<float> backward(bool reset_after) {
+    const RnnForward<float> f = forward(reset_after);
+    RnnBackward<float> g;
     g.shape = f.shape;
     g.options = f.options;
     g.weights = f.weights;
     g.h0 = f.h0;
     g.outputs = {outputs.data(), B * H, H};
-    for (int i = 0; i < kReserve; ++i) {
+    for (int i = 0; i < kGruReserve; ++i) {
       g.reserve[i] = {reserve.data() + i * H, B * 4 * H, 4 * H};
       g.d_gates[i] = {d_gates.data() + i * H, B * 4 * H, 4 * H};
     }
@@ -184,7 +184,7 @@ void test_launches() {
     Plain plain;
     const Index a_step = reset_after ? 1 : 2;
     Plain naive;
-    naive::gru_forward(naive.forward(reset_after));
+    naive::rnn_forward(naive.forward(reset_after));
     const Count forward = count(plain.forward(reset_after));
     for (std::size_t i = 0; i < plain.outputs.size(); ++i)
       CHECK_THAT(std::abs(plain.outputs[i] - naive.outputs[i]) < 1e-6f,
@@ -260,22 +260,22 @@ void test_persistent() {
 // A failure ends the call at once and is handed on.
 void test_failures() {
   Plain plain;
-  const GruForward<float> g = plain.forward(true);
+  const RnnForward<float> g = plain.forward(true);
   const Scratch scratch(cuda::workspace_bytes(g));
   for (Index fails = 0; fails <= Plain::T; ++fails) {
     Failing failing{fails};
     const cuda::Device device{nullptr, Failing::product, &failing};
     cuda::launches = {};
-    const cuda::Error error = cuda::gru_forward(g, device, scratch.get());
+    const cuda::Error error = cuda::rnn_forward(g, device, scratch.get());
     CHECK_THAT(error && std::string(error.what) == "as asked", "no error");
     // The first product is that of the inputs.
     CHECK_THAT(cuda::launches.count == std::max<Index>(0, fails - 1),
                "%d kernels after a failure",
                static_cast<int>(cuda::launches.count));
   }
-  GruForward<float> large = g;
+  RnnForward<float> large = g;
   large.shape.units = Index{1} << 30;
-  const cuda::Error error = cuda::gru_forward(large, {}, nullptr);
+  const cuda::Error error = cuda::rnn_forward(large, {}, nullptr);
   CHECK_THAT(error && std::string(error.where) == "sizes", "no error");
 }
 

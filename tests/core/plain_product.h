@@ -1,10 +1,10 @@
-// The matrix product of core/cuda/gru_cuda.h by plain loops, for its emulation.
+// The matrix product of core/cuda/rnn_cuda.h by plain loops, for its emulation.
 #ifndef FUSED_RNN_TESTS_CORE_PLAIN_PRODUCT_H_
 #define FUSED_RNN_TESTS_CORE_PLAIN_PRODUCT_H_
 
 #include <vector>
 
-#include "core/cuda/gru_cuda.h"
+#include "core/cuda/rnn_cuda.h"
 #include "core/half.h"
 
 namespace fused_rnn {

@@ -12,6 +12,6 @@ cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release \
   -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ -DCMAKE_EXE_LINKER_FLAGS=-static \
   -DFUSED_RNN_TF=OFF -DFUSED_RNN_PYTHON=OFF -DFUSED_RNN_TESTS=ON
 cmake --build "$build" --parallel 2
-for program in simd_test parallel_test gru_test; do
+for program in simd_test parallel_test rnn_test; do
   qemu-aarch64-static "$build/$program"
 done

@@ -4,7 +4,7 @@
 #define FUSED_RNN_CORE_CPU_CALL_H_
 
 #include "core/cpu/workspace.h"
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "core/parallel.h"
 
 namespace fused_rnn {

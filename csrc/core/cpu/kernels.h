@@ -7,7 +7,7 @@
 #ifndef FUSED_RNN_CORE_CPU_KERNELS_H_
 #define FUSED_RNN_CORE_CPU_KERNELS_H_
 
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "core/types.h"
 
 namespace fused_rnn {
@@ -66,16 +66,18 @@ struct ForwardTile {
   using C = Compute<T>;
   BlockRows rows;
   Index units;
-  GruOptions options;
+  RnnOptions options;
 
-  Rows<const C> gate[kGates];  // pre-activations
-  Rows<const C> gh_c;    // reset after: the recurrent candidate
+  Rows<const C> gate[kMaxGates];  // pre-activations
+  Rows<const C> gh_c;    // GRU reset after: the recurrent candidate
   Rows<const C> h_prev;  // not padded: may be the caller's
   Rows<C> h_next;        // holds z between the stages of reset before
-  Rows<C> reset_h;       // reset before: r∘h_prev
+  Rows<C> reset_h;       // GRU reset before: r∘h_prev
+  Rows<C> cell_state;    // LSTM: c, replaced by its successor
+  const C* peephole[kMaxGates] = {};  // LSTM; null: none
 
   Rows<T> output;  // data null: not wanted, like each of the reserve
-  Rows<T> reserve[kReserve];
+  Rows<T> reserve[kMaxReserve];
 };
 
 // The elementwise part of a backward step, pointers as above.
@@ -84,21 +86,27 @@ struct BackwardTile {
   using C = Compute<T>;
   BlockRows rows;
   Index units;
-  GruOptions options;
+  RnnOptions options;
 
   // d_h_t but for this step's own output gradients; in the second stage of
   // reset before, the gradient of r∘h_prev.
   Rows<const C> d;
-  Rows<C> carry;          // what reaches h_{t-1} besides the products
+  Rows<C> carry;          // what reaches h_{t-1} besides the products; may be
+                          // null where that is nothing
   Rows<C> output_carry;   // gradients of outputs that repeated h_t; may be null
-  Rows<C> operand[kReserve];  // the gate gradients, for the next products
+  Rows<C> operand[kMaxGates];  // the gate gradients, for the next products
+  Rows<C> d_cell_state;   // LSTM: of c_t but for this step's own, then c_{t-1}
+  const C* peephole[kMaxGates] = {};  // LSTM; null: none
 
-  const T* const* h_prev;  // each row's h_{t-1}, at unit 0; null: zeros
-  Index unit;              // of the block's first unit
-  Rows<const T> reserve[kReserve];
+  // Each row's h_{t-1} and c_{t-1}, at unit 0; null: zeros.
+  const T* const* h_prev;
+  const T* const* c_prev;
+  Index unit;             // of the block's first unit
+  Rows<const T> output;   // simple RNN: h_t
+  Rows<const T> reserve[kMaxReserve];
   Rows<const T> d_output;  // data null: zeros, like d_reserve
-  Rows<const T> d_reserve[kGates];
-  Rows<T> d_gates[kReserve];
+  Rows<const T> d_reserve[kMaxReserve];
+  Rows<T> d_gates[kMaxGates];
 };
 
 template <class T>
@@ -138,12 +146,42 @@ struct Kernels {
   void (*add_scaled_rows)(Rows<const C> src, Rows<const T> m, const BlockRows&,
                           Index n, Rows<C> dst);
 
-  void (*forward_after)(const ForwardTile<T>&);
-  void (*forward_before_gates)(const ForwardTile<T>&);
-  void (*forward_before_candidate)(const ForwardTile<T>&);
-  void (*backward_after)(const BackwardTile<T>&);
-  void (*backward_before_candidate)(const BackwardTile<T>&);
-  void (*backward_before_reset)(const BackwardTile<T>&);
+  // The gates of a stage of a step.
+  using ForwardGates = void (*)(const ForwardTile<T>&);
+  using BackwardGates = void (*)(const BackwardTile<T>&);
+  ForwardGates gru_forward_after;
+  ForwardGates gru_forward_before[2];
+  ForwardGates lstm_forward;
+  ForwardGates simple_forward;
+  BackwardGates gru_backward_after;
+  BackwardGates gru_backward_before[2];
+  BackwardGates lstm_backward;
+  BackwardGates simple_backward;
+
+  ForwardGates forward_gates(const RnnOptions& options, int stage) const {
+    switch (options.cell) {
+      case Cell::kGru:
+        return options.reset_after ? gru_forward_after
+                                   : gru_forward_before[stage];
+      case Cell::kLstm:
+        return lstm_forward;
+      case Cell::kSimpleRnn:
+        return simple_forward;
+    }
+    return nullptr;
+  }
+  BackwardGates backward_gates(const RnnOptions& options, int stage) const {
+    switch (options.cell) {
+      case Cell::kGru:
+        return options.reset_after ? gru_backward_after
+                                   : gru_backward_before[stage];
+      case Cell::kLstm:
+        return lstm_backward;
+      case Cell::kSimpleRnn:
+        return simple_backward;
+    }
+    return nullptr;
+  }
 };
 
 // The table of the instruction set in use (see isa.h).

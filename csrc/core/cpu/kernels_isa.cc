@@ -3,7 +3,9 @@
 // object also holds would be merged by the linker, and the widest instruction
 // set's copy might then serve every processor; so everything here lies in an
 // anonymous namespace and no header with code of its own is included.
-#include "core/cpu/gates_isa.h"
+#include "core/cpu/gru_gates_isa.h"
+#include "core/cpu/lstm_gates_isa.h"
+#include "core/cpu/simple_gates_isa.h"
 #include "core/cpu/kernel_tables.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/rows_isa.h"
@@ -33,12 +35,16 @@ void fill(Kernels<T>& table) {
   table.scale_rows = &scale_rows<T>;
   table.add_scaled_rows = &add_scaled_rows<T>;
 
-  table.forward_after = &forward_after<T>;
-  table.forward_before_gates = &forward_before_gates<T>;
-  table.forward_before_candidate = &forward_before_candidate<T>;
-  table.backward_after = &backward_after<T>;
-  table.backward_before_candidate = &backward_before_candidate<T>;
-  table.backward_before_reset = &backward_before_reset<T>;
+  table.gru_forward_after = &gru_forward_after<T>;
+  table.gru_forward_before[0] = &gru_forward_before_gates<T>;
+  table.gru_forward_before[1] = &gru_forward_before_candidate<T>;
+  table.lstm_forward = &lstm_forward<T>;
+  table.simple_forward = &simple_forward<T>;
+  table.gru_backward_after = &gru_backward_after<T>;
+  table.gru_backward_before[0] = &gru_backward_before_candidate<T>;
+  table.gru_backward_before[1] = &gru_backward_before_reset<T>;
+  table.lstm_backward = &lstm_backward<T>;
+  table.simple_backward = &simple_backward<T>;
 }
 
 }  // namespace

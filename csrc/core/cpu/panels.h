@@ -199,13 +199,13 @@ void for_each_panel(Index first, Index count, Index panel_columns, Body body) {
 }
 
 // Packs what falls to a part of these matrices, all with panels so wide.
-template <class T, std::size_t kCount>
-void pack_share(Panels<T> (&matrices)[kCount], const Split& split, Index part,
+template <class T>
+void pack_share(Panels<T>* matrices, int count, const Split& split, Index part,
                 Index panel_columns) {
   const Slice share = split.share_of_panels(part, panel_columns);
-  for (Panels<T>& matrix : matrices)
+  for (int m = 0; m < count; ++m)
     for_each_panel(share.unit, share.units, panel_columns,
-                   [&](Index j, Index n) { matrix.pack(j, n); });
+                   [&](Index j, Index n) { matrices[m].pack(j, n); });
 }
 
 }  // namespace fused_rnn

@@ -6,7 +6,7 @@
 namespace fused_rnn {
 
 void RowOrder::take(Workspace& workspace, const Mask& mask,
-                    const GruShape& shape, const Split& split) {
+                    const RnnShape& shape, const Split& split) {
   mask_ = mask;
   shape_ = shape;
   split_ = split;

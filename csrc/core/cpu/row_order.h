@@ -12,7 +12,7 @@ namespace fused_rnn {
 
 class RowOrder {
  public:
-  void take(Workspace& workspace, const Mask& mask, const GruShape& shape,
+  void take(Workspace& workspace, const Mask& mask, const RnnShape& shape,
             const Split& split);
   // Reads the mask; sorts within what each part of a split by rows will get.
   void build();
@@ -45,7 +45,7 @@ class RowOrder {
   }
 
   Mask mask_;
-  GruShape shape_;
+  RnnShape shape_;
   Split split_;
   Index* position_ = nullptr;
   Index* length_ = nullptr;

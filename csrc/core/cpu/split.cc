@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/cpu/workspace.h"
-#include "core/gru.h"
+#include "core/rnn.h"
 
 namespace fused_rnn {
 namespace {
@@ -59,10 +59,10 @@ Split choose_split(const SplitQuestion& q) {
   return split;
 }
 
-std::chrono::microseconds patience(const Split& split, Index steps,
+std::chrono::microseconds patience(const Split& split, int gates, Index steps,
                                    Index element_bytes) {
   const Index weight_bytes =
-      kGates * split.units * split.units * element_bytes;
+      gates * split.units * split.units * element_bytes;
   // From the L3 cache weights come at some 25 GB/s.
   constexpr Index kBytesAMicrosecond = 25 * 1000;
   if (split.by_rows || weight_bytes <= kCacheBytes ||

@@ -61,7 +61,7 @@ Split choose_split(const SplitQuestion&);
 // How long a call that is split by columns may wait for its threads: as long as
 // it loses by having one, where that one's cache cannot hold the recurrent
 // weights and the shares of several can; else no time.
-std::chrono::microseconds patience(const Split&, Index steps,
+std::chrono::microseconds patience(const Split&, int gates, Index steps,
                                    Index element_bytes);
 
 // Weights of a part that stay in its L2 cache of 2 MB, beside what else a step

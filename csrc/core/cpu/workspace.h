@@ -3,7 +3,7 @@
 #ifndef FUSED_RNN_CORE_CPU_WORKSPACE_H_
 #define FUSED_RNN_CORE_CPU_WORKSPACE_H_
 
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "core/types.h"
 
 namespace fused_rnn {

@@ -8,9 +8,9 @@
 #include <type_traits>
 
 #include "core/cpu/workspace.h"
-#include "core/cuda/gru_cuda.h"
+#include "core/cuda/rnn_cuda.h"
 #include "core/cuda/kernels.h"
-#include "core/gru.h"
+#include "core/rnn.h"
 
 namespace fused_rnn {
 namespace cuda {
@@ -23,13 +23,13 @@ constexpr bool kComputesAsStored = std::is_same<T, Compute<T>>::value;
 // busy from H = 128 on. More would only take more memory.
 constexpr Index kChunkRows = 8192;
 
-inline Index chunk_steps(const GruShape& shape) {
+inline Index chunk_steps(const RnnShape& shape) {
   const Index batch = std::max<Index>(1, shape.batch);
   return std::max<Index>(1, std::min(shape.steps, kChunkRows / batch));
 }
 
 // The sizes that kernels count in 32 bits.
-inline Error check_sizes(const GruShape& shape, bool masked) {
+inline Error check_sizes(const RnnShape& shape, bool masked) {
   constexpr Index kMost = 0x7fffffff;
   if (shape.batch > kMost || shape.inputs > kMost || shape.units > kMost / 4)
     return {"sizes", "batch size, input size and 4 * units must be below 2^31"};
@@ -97,15 +97,15 @@ struct GateRuns {
     int first = 0;  // that gate
     Rows<const E> matrix;
   };
-  Run runs[kGates];
+  Run runs[kGruGates];
   int size = 0;
-  int slot[kGates] = {0, 1, 2};
+  int slot[kGruGates] = {0, 1, 2};
 
   // Of gates [first, end). With `apart` each for itself. `beside`, if there,
   // must lie side by side as well.
   void find(const Rows<const E>* gates, int first, int end, Index units,
             bool apart, const Rows<const E>* beside = nullptr) {
-    int order[kGates] = {0, 1, 2};
+    int order[kGruGates] = {0, 1, 2};
     if (!apart)
       std::sort(order + first, order + end, [&](int a, int b) {
         return std::less<const E*>()(gates[a].data, gates[b].data);
@@ -187,18 +187,18 @@ class RecurrentWeights {
  public:
   using C = Compute<T>;
 
-  void take(Workspace& workspace, const GruWeights<T>& weights, Index units) {
+  void take(Workspace& workspace, const RnnWeights<T>& weights, Index units) {
     if constexpr (kComputesAsStored<T>) {
-      std::copy_n(weights.recurrent, kGates, gates);
+      std::copy_n(weights.recurrent, kGruGates, gates);
     } else {
-      C* const converted = workspace.take<C>(kGates * units * units);
-      for (int g = 0; g < kGates; ++g)
-        gates[g] = {converted + g * units, kGates * units};
+      C* const converted = workspace.take<C>(kGruGates * units * units);
+      for (int g = 0; g < kGruGates; ++g)
+        gates[g] = {converted + g * units, kGruGates * units};
     }
   }
-  Error prepare(const GruWeights<T>& weights, Index units, void* stream) const {
+  Error prepare(const RnnWeights<T>& weights, Index units, void* stream) const {
     if constexpr (!kComputesAsStored<T>)
-      for (int g = 0; g < kGates; ++g)
+      for (int g = 0; g < kGruGates; ++g)
         FUSED_RNN_TRY(copy_rows(weights.recurrent[g], units, units,
                                 Rows<C>{const_cast<C*>(gates[g].data),
                                         gates[g].row},
@@ -206,7 +206,7 @@ class RecurrentWeights {
     return {};
   }
 
-  Rows<const C> gates[kGates];
+  Rows<const C> gates[kGruGates];
 };
 
 }  // namespace cuda

@@ -2,7 +2,7 @@
 #ifndef FUSED_RNN_CORE_CUDA_CUBLAS_H_
 #define FUSED_RNN_CORE_CUDA_CUBLAS_H_
 
-#include "core/cuda/gru_cuda.h"
+#include "core/cuda/rnn_cuda.h"
 
 namespace fused_rnn {
 namespace cuda {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/cuda/gru_cuda.h"
+#include "core/cuda/rnn_cuda.h"
 
 #define FUSED_RNN_KERNEL(threads, blocks) void
 #define FUSED_RNN_DEVICE inline

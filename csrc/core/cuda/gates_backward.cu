@@ -10,7 +10,7 @@ template <int N, class T>
 FUSED_RNN_DEVICE Value<Compute<T>, N> from_later(const BackwardStep<T>& s,
                                                  Index b, int j) {
   Value<Compute<T>, N> d = load<N>(row_at(s.carry_in, b, j));
-  for (int g = 0; g < kGates; ++g)
+  for (int g = 0; g < kGruGates; ++g)
     if (s.product[g].data)
       d = fma(load<N>(row_at(s.product[g], b, j)),
               load<N>(row_at(s.dropout[g], b, j)), d);

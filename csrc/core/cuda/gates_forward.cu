@@ -14,7 +14,7 @@ FUSED_RNN_DEVICE Value<Compute<T>, N> product(const ForwardStep<T>& s, int gate,
 template <int N, class T>
 FUSED_RNN_STEP_KERNEL forward_after(ForwardStep<T> s) {
   for_each_value<N>(s.shape.batch, s.shape.units, [&](Index b, int j) {
-    const Value<Compute<T>, N> gh[kGates] = {product<N>(s, kUpdate, b, j),
+    const Value<Compute<T>, N> gh[kGruGates] = {product<N>(s, kUpdate, b, j),
                                              product<N>(s, kReset, b, j),
                                              product<N>(s, kCandidate, b, j)};
     forward_after_at<N>(s, b, j, gh);

@@ -6,7 +6,7 @@
 #ifndef FUSED_RNN_CORE_CUDA_KERNELS_H_
 #define FUSED_RNN_CORE_CUDA_KERNELS_H_
 
-#include "core/cuda/gru_cuda.h"
+#include "core/cuda/rnn_cuda.h"
 
 namespace fused_rnn {
 namespace cuda {
@@ -22,7 +22,7 @@ struct StepShape {
   int units = 0;
   // Whether units and all rows are multiples of kWide and aligned to it.
   bool wide = false;
-  GruOptions options;
+  RnnOptions options;
   const std::uint8_t* mask = nullptr;  // of this step
   Index mask_row = 0;
 };
@@ -31,19 +31,19 @@ template <class T>
 struct ForwardStep {
   using C = Compute<T>;
   StepShape shape;
-  Rows<const C> gx[kGates];  // [B, H], without biases
-  Rows<const C> gh[kGates];
-  const T* bias[kGates] = {};
-  const T* recurrent_bias[kGates] = {};
+  Rows<const C> gx[kGruGates];  // [B, H], without biases
+  Rows<const C> gh[kGruGates];
+  const T* bias[kGruGates] = {};
+  const T* recurrent_bias[kGruGates] = {};
   Rows<const C> h_prev;
   Rows<C> h_next;   // may be h_prev
   Rows<C> z;        // from one kernel to the other, reset before only
   Rows<C> reset_h;  // r∘h_prev∘m_c, reset before only
-  Rows<const T> dropout[kGates];
-  Rows<C> dropped[kGates];  // h_next∘m_g
+  Rows<const T> dropout[kGruGates];
+  Rows<C> dropped[kGruGates];  // h_next∘m_g
   Rows<T> output;
   Rows<const T> previous_output;  // what a masked step repeats
-  Rows<T> reserve[kReserve];
+  Rows<T> reserve[kGruReserve];
   Rows<T> state;  // h_next once more
 };
 
@@ -71,15 +71,15 @@ struct BackwardStep {
   Rows<C> carry;
   // With dropout, the recurrent products of the step after, each to be
   // multiplied by its mask and added to carry_in.
-  Rows<const C> product[kGates];
-  Rows<const T> dropout[kGates];
+  Rows<const C> product[kGruGates];
+  Rows<const T> dropout[kGruGates];
   Rows<C> output_carry;     // gradients of outputs that masked steps repeated
   Rows<const C> d_reset_h;  // reset before, second kernel
-  Rows<C> operand[kReserve];  // gate gradients for the products
+  Rows<C> operand[kGruReserve];  // gate gradients for the products
   Rows<const T> d_output;
-  Rows<const T> reserve[kReserve];
-  Rows<const T> d_reserve[kGates];
-  Rows<T> d_gates[kReserve];
+  Rows<const T> reserve[kGruReserve];
+  Rows<const T> d_reserve[kGruGates];
+  Rows<T> d_gates[kGruReserve];
 };
 
 // Reset after: the whole step.

@@ -3,7 +3,7 @@
 #ifndef FUSED_RNN_CORE_CUDA_LAUNCH_H_
 #define FUSED_RNN_CORE_CUDA_LAUNCH_H_
 
-#include "core/cuda/gru_cuda.h"
+#include "core/cuda/rnn_cuda.h"
 
 namespace fused_rnn {
 namespace cuda {

@@ -7,13 +7,13 @@ namespace {
 
 template <class T>
 void fill(Entries<T>& entries) {
-  static_cast<Entry<GruForward<T>>&>(entries) = {workspace_bytes, gru_forward};
-  static_cast<Entry<GruBackward<T>>&>(entries) = {workspace_bytes,
-                                                  gru_backward};
-  static_cast<Entry<GruInputGradient<T>>&>(entries) = {workspace_bytes,
-                                                       gru_input_gradient};
-  static_cast<Entry<GruWeightGradient<T>>&>(entries) = {workspace_bytes,
-                                                        gru_weight_gradient};
+  static_cast<Entry<RnnForward<T>>&>(entries) = {workspace_bytes, rnn_forward};
+  static_cast<Entry<RnnBackward<T>>&>(entries) = {workspace_bytes,
+                                                  rnn_backward};
+  static_cast<Entry<RnnInputGradient<T>>&>(entries) = {workspace_bytes,
+                                                       rnn_input_gradient};
+  static_cast<Entry<RnnWeightGradient<T>>&>(entries) = {workspace_bytes,
+                                                        rnn_weight_gradient};
 }
 
 Library make_library() {

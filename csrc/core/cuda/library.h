@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "core/cuda/gru_cuda.h"
+#include "core/cuda/rnn_cuda.h"
 
 namespace fused_rnn {
 namespace cuda {
@@ -19,10 +19,10 @@ struct Entry {
 };
 
 template <class T>
-struct Entries : Entry<GruForward<T>>,
-                 Entry<GruBackward<T>>,
-                 Entry<GruInputGradient<T>>,
-                 Entry<GruWeightGradient<T>> {};
+struct Entries : Entry<RnnForward<T>>,
+                 Entry<RnnBackward<T>>,
+                 Entry<RnnInputGradient<T>>,
+                 Entry<RnnWeightGradient<T>> {};
 
 // What the machine offers to calls. Pointers are to device memory.
 struct Machine {

@@ -3,7 +3,7 @@
 // shared memory, and all blocks meet once a step (twice with reset before).
 //
 // Taken only if the environment variable FUSED_RNN_CUDA_PERSISTENT is set and
-// not 0; the steps of gru_forward.cc and gru_backward.cc are the reference.
+// not 0; the steps of rnn_forward.cc and rnn_backward.cc are the reference.
 #ifndef FUSED_RNN_CORE_CUDA_PERSISTENT_H_
 #define FUSED_RNN_CORE_CUDA_PERSISTENT_H_
 
@@ -25,7 +25,7 @@ struct PersistentPlan {
 };
 // By the environment, the sizes and what the current device offers.
 template <class T>
-PersistentPlan plan_persistent(const GruShape&, bool dropout);
+PersistentPlan plan_persistent(const RnnShape&, bool dropout);
 
 template <class T>
 struct PersistentForward {
@@ -34,12 +34,12 @@ struct PersistentForward {
   int steps = 0;
   ForwardStep<T> first;  // no gh, no dropout, no state
   Rows<T> state;         // of the last step
-  Rows<const T> recurrent[kGates];
+  Rows<const T> recurrent[kGruGates];
   Rows<C> h[2];  // what the first step's h_next and those after it take in turn
   unsigned* arrived = nullptr;  // scratch
   // From a step to the next.
   Index mask_step = 0, gx_step = 0, output_step = 0;
-  Index reserve_step[kReserve] = {};
+  Index reserve_step[kGruReserve] = {};
 };
 template <class T>
 Error launch_persistent_forward(const PersistentForward<T>&, void* stream);
@@ -50,14 +50,14 @@ struct PersistentBackward {
   PersistentPlan plan;
   int steps = 0;
   BackwardStep<T> last;  // of the last step: the first to run; no dropout
-  Rows<const T> recurrent[kGates];
+  Rows<const T> recurrent[kGruGates];
   C* operand[2] = {};  // [3, B, H], in turn
   Rows<T> d_h0;
   unsigned* arrived = nullptr;  // scratch
   // From a step to the next, in time.
   Index mask_step = 0, d_output_step = 0;
-  Index reserve_step[kReserve] = {}, d_reserve_step[kGates] = {};
-  Index d_gates_step[kReserve] = {};
+  Index reserve_step[kGruReserve] = {}, d_reserve_step[kGruGates] = {};
+  Index d_gates_step[kGruReserve] = {};
 };
 template <class T>
 Error launch_persistent_backward(const PersistentBackward<T>&, void* stream);

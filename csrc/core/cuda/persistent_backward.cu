@@ -15,10 +15,10 @@ FUSED_RNN_DEVICE void go_back(const PersistentBackward<T>& p,
   if (s->shape.mask) s->shape.mask -= p.mask_step;
   if (s->previous) s->previous -= s->shape.batch;
   if (s->d_output.data) s->d_output.data -= p.d_output_step;
-  for (int i = 0; i < kReserve; ++i) {
+  for (int i = 0; i < kGruReserve; ++i) {
     if (s->reserve[i].data) s->reserve[i].data -= p.reserve_step[i];
     if (s->d_gates[i].data) s->d_gates[i].data -= p.d_gates_step[i];
-    if (i < kGates && s->d_reserve[i].data)
+    if (i < kGruGates && s->d_reserve[i].data)
       s->d_reserve[i].data -= p.d_reserve_step[i];
   }
 }
@@ -34,19 +34,19 @@ FUSED_RNN_PERSISTENT_KERNEL persistent_backward(PersistentBackward<T> p) {
   PersistentBlock<T> block(p.plan, s.shape.batch, units, p.arrived);
   block.template take_weights<true>(p.recurrent);
   // What gates of the step after hand on; nothing at first.
-  Rows<const C> later[kGates];
+  Rows<const C> later[kGruGates];
   const auto from_later = [&](auto body) {
     const auto with_carry = [&](Index b, int j, V sum) {
       body(b, j, load<1>(row_at(s.carry_in, b, j)) + sum);
     };
     if (after)
-      block.template sum_of<kUpdate, kGates>(later, with_carry);
+      block.template sum_of<kUpdate, kGruGates>(later, with_carry);
     else
       block.template sum_of<kUpdate, kCandidate>(later, with_carry);
   };
   for (int i = 0; i < p.steps; ++i) {
     C* const operand = p.operand[i & 1];
-    for (int g = 0; g < kGates; ++g)
+    for (int g = 0; g < kGruGates; ++g)
       s.operand[after && g == kCandidate ? kRecurrentCandidate : g] = {
           operand + g * size, units};
     if (after) {
@@ -58,14 +58,14 @@ FUSED_RNN_PERSISTENT_KERNEL persistent_backward(PersistentBackward<T> p) {
         backward_blend_at<false, 1>(s, b, j, d);
       });
       block.meet();
-      Rows<const C> candidate[kGates];
+      Rows<const C> candidate[kGruGates];
       candidate[kCandidate] = {operand + kCandidate * size, units};
-      block.template sum_of<kCandidate, kGates>(
+      block.template sum_of<kCandidate, kGruGates>(
           candidate, [&](Index b, int j, V d_reset_h) {
             backward_before_reset_at<1>(s, b, j, d_reset_h);
           });
     }
-    for (int g = 0; g < kGates; ++g) later[g] = {operand + g * size, units};
+    for (int g = 0; g < kGruGates; ++g) later[g] = {operand + g * size, units};
     block.meet();
     go_back(p, &s);
   }

@@ -21,9 +21,9 @@ class PersistentBlock {
   // Shared memory: tile, partial sums, weights, in the order of alignment.
   static std::size_t bytes(const PersistentPlan& plan, int depth) {
     return (static_cast<std::size_t>(plan.rows) * (depth + 1) +
-            static_cast<std::size_t>(kGates) * plan.threads) *
+            static_cast<std::size_t>(kGruGates) * plan.threads) *
                sizeof(C) +
-           static_cast<std::size_t>(kGates) * plan.units * depth * sizeof(T);
+           static_cast<std::size_t>(kGruGates) * plan.units * depth * sizeof(T);
   }
 
   FUSED_RNN_DEVICE PersistentBlock(const PersistentPlan& plan, int batch,
@@ -39,13 +39,13 @@ class PersistentBlock {
     unit_ = item / plan.rows;
     tile_ = reinterpret_cast<C*>(shared_memory());
     partial_ = tile_ + plan.rows * (depth + 1);
-    weights_ = reinterpret_cast<T*>(partial_ + kGates * plan.threads);
+    weights_ = reinterpret_cast<T*>(partial_ + kGruGates * plan.threads);
   }
 
   // Column j of a gate's matrix for each unit j, or with kTransposed row j.
   template <bool kTransposed>
   FUSED_RNN_DEVICE void take_weights(const Rows<const T>* gates) {
-    for (int g = 0; g < kGates; ++g)
+    for (int g = 0; g < kGruGates; ++g)
       for (int i = thread_; i < units_ * depth_; i += plan_.threads) {
         // Neighbours read what lies side by side.
         const int u = kTransposed ? i / depth_ : i % units_;

@@ -11,11 +11,11 @@ template <class T>
 FUSED_RNN_DEVICE void advance(const PersistentForward<T>& p,
                               ForwardStep<T>* s) {
   if (s->shape.mask) s->shape.mask += p.mask_step;
-  for (int g = 0; g < kGates; ++g)
+  for (int g = 0; g < kGruGates; ++g)
     if (s->gx[g].data) s->gx[g].data += p.gx_step;
   s->previous_output = {s->output.data, s->output.row};
   if (s->output.data) s->output.data += p.output_step;
-  for (int i = 0; i < kReserve; ++i)
+  for (int i = 0; i < kGruReserve; ++i)
     if (s->reserve[i].data) s->reserve[i].data += p.reserve_step[i];
   s->h_prev = {s->h_next.data, s->h_next.row};
 }
@@ -30,8 +30,8 @@ FUSED_RNN_PERSISTENT_KERNEL persistent_forward(PersistentForward<T> p) {
     s.h_next = p.h[i & 1];
     if (i + 1 == p.steps) s.state = p.state;
     if (s.shape.options.reset_after) {
-      block.template products_of<kUpdate, kGates>(
-          s.h_prev, [&](Index b, int j, const V(&gh)[kGates]) {
+      block.template products_of<kUpdate, kGruGates>(
+          s.h_prev, [&](Index b, int j, const V(&gh)[kGruGates]) {
             forward_after_at<1>(s, b, j, gh);
           });
     } else {
@@ -41,7 +41,7 @@ FUSED_RNN_PERSISTENT_KERNEL persistent_forward(PersistentForward<T> p) {
           });
       block.meet();
       const Rows<const Compute<T>> reset_h{s.reset_h.data, s.reset_h.row};
-      block.template products_of<kCandidate, kGates>(
+      block.template products_of<kCandidate, kGruGates>(
           reset_h, [&](Index b, int j, const V(&gh)[1]) {
             forward_before_candidate_at<1>(s, b, j, gh[0]);
           });

@@ -24,7 +24,7 @@ FUSED_RNN_KERNEL(1, 1) clear(unsigned* count) { *count = 0; }
 }  // namespace
 
 template <class T>
-PersistentPlan plan_persistent(const GruShape& shape, bool dropout) {
+PersistentPlan plan_persistent(const RnnShape& shape, bool dropout) {
   const auto within = [](Index n, Index least, Index most) {
     return least <= n && n <= most;
   };
@@ -56,10 +56,10 @@ PersistentPlan plan_persistent(const GruShape& shape, bool dropout) {
   return plan;
 }
 
-template PersistentPlan plan_persistent<float>(const GruShape&, bool);
-template PersistentPlan plan_persistent<double>(const GruShape&, bool);
-template PersistentPlan plan_persistent<Half>(const GruShape&, bool);
-template PersistentPlan plan_persistent<BFloat16>(const GruShape&, bool);
+template PersistentPlan plan_persistent<float>(const RnnShape&, bool);
+template PersistentPlan plan_persistent<double>(const RnnShape&, bool);
+template PersistentPlan plan_persistent<Half>(const RnnShape&, bool);
+template PersistentPlan plan_persistent<BFloat16>(const RnnShape&, bool);
 
 Error launch_clear(unsigned* arrived, void* stream) {
   return launch("clear", clear, dim3(), dim3(), stream, arrived);

@@ -43,7 +43,7 @@ FUSED_RNN_DEVICE void backward_blend_at(const BackwardStep<T>& s, Index b,
                                         int j,
                                         Value<Compute<T>, N> from_later) {
   using V = Value<Compute<T>, N>;
-  const GruOptions& options = s.shape.options;
+  const RnnOptions& options = s.shape.options;
   if (!valid(s.shape, b)) return pass_masked<N>(s, b, j, from_later);
   V d_h = from_later + load_or_zero<N>(row_or_null(s.d_output, b, j));
   if (s.output_carry.data) {

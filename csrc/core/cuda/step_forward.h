@@ -44,7 +44,7 @@ FUSED_RNN_DEVICE void put_state(const ForwardStep<T>& s, Index b, int j,
                                 Value<Compute<T>, N> h) {
   store<N>(row_at(s.h_next, b, j), h);
   store_if<N>(row_or_null(s.state, b, j), h);
-  for (int g = 0; g < kGates; ++g)
+  for (int g = 0; g < kGruGates; ++g)
     if (s.dropped[g].data)
       store<N>(row_at(s.dropped[g], b, j),
                h * load<N>(row_at(s.dropout[g], b, j)));
@@ -68,7 +68,7 @@ FUSED_RNN_DEVICE void put_masked(const ForwardStep<T>& s, Index b, int j) {
 template <int N, class T>
 FUSED_RNN_DEVICE void forward_after_at(
     const ForwardStep<T>& s, Index b, int j,
-    const Value<Compute<T>, N> (&gh)[kGates]) {
+    const Value<Compute<T>, N> (&gh)[kGruGates]) {
   using V = Value<Compute<T>, N>;
   if (!valid(s.shape, b)) return put_masked<N>(s, b, j);
   const V z = gate<N>(s, kUpdate, b, j, gh[kUpdate]);

@@ -1,13 +1,13 @@
 // What holds for every implementation of the contract, whatever it runs on:
 // cuts of the batch, arguments in place, results that nobody wants. A Core runs
 // a call: core(call).
-#ifndef FUSED_RNN_TESTS_CORE_GRU_SUITE_H_
-#define FUSED_RNN_TESTS_CORE_GRU_SUITE_H_
+#ifndef FUSED_RNN_TESTS_CORE_RNN_SUITE_H_
+#define FUSED_RNN_TESTS_CORE_RNN_SUITE_H_
 
 #include "core/check.h"
-#include "core/gru.h"
-#include "core/gru_problem.h"
-#include "core/gru_results.h"
+#include "core/rnn.h"
+#include "core/rnn_problem.h"
+#include "core/rnn_results.h"
 
 namespace fused_rnn {
 namespace test {
@@ -52,7 +52,7 @@ void shift(Sequence<T>& sequence, Index first) {
   if (sequence) sequence.data += first * sequence.row;
 }
 template <class T>
-GruForward<T> slice(GruForward<T> g, Index first, Index count) {
+RnnForward<T> slice(RnnForward<T> g, Index first, Index count) {
   g.shape.batch = count;
   shift(g.x, first);
   shift(g.h0, first);
@@ -64,7 +64,7 @@ GruForward<T> slice(GruForward<T> g, Index first, Index count) {
   return g;
 }
 template <class T>
-GruBackward<T> slice(GruBackward<T> g, Index first, Index count) {
+RnnBackward<T> slice(RnnBackward<T> g, Index first, Index count) {
   g.shape.batch = count;
   shift(g.h0, first);
   shift(g.outputs, first);
@@ -122,7 +122,7 @@ void test_unwanted(const Core& core, const Problem<T>& p, const Results<T>& give
 
   const int only = static_cast<int>(p.what.shape.units) % p.reserves();
   g = p.forward(r.outputs, r.state, r.reserve);
-  for (int i = 0; i < kReserve; ++i) {
+  for (int i = 0; i < kGruReserve; ++i) {
     if (i != only) g.reserve[i] = {};
   }
   core(g);
@@ -172,8 +172,8 @@ void test_in_place(const Core& core, const Problem<T>& p, const Results<T>& give
     same_values("state in place of h0", h, whole.state);
     check.same("outputs with state in place of h0", r.outputs, whole.outputs);
   }
-  Array<T> kept[kReserve];
-  for (int i = 0; i < kReserve; ++i) kept[i] = given.reserve[i].copy();
+  Array<T> kept[kGruReserve];
+  for (int i = 0; i < kGruReserve; ++i) kept[i] = given.reserve[i].copy();
   auto g = p.backward(given.outputs, kept, kept, r.d_h0);
   const Array<T> d_state = p.d_state.copy(), h0 = p.h0.copy();
   const bool over_d_state = p.has_d_state;
@@ -207,4 +207,4 @@ void test_calls(const Core& core, const Problem<T>& p, const Results<T>& given,
 }  // namespace test
 }  // namespace fused_rnn
 
-#endif  // FUSED_RNN_TESTS_CORE_GRU_SUITE_H_
+#endif  // FUSED_RNN_TESTS_CORE_RNN_SUITE_H_

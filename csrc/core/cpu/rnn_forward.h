@@ -1,7 +1,7 @@
 // One forward call: how its work is cut and where its scratch lies
-// (gru_forward_plan.cc), and its time loop (gru_forward.cc).
-#ifndef FUSED_RNN_CORE_CPU_GRU_FORWARD_H_
-#define FUSED_RNN_CORE_CPU_GRU_FORWARD_H_
+// (gru_forward_plan.cc), and its time loop (rnn_forward.cc).
+#ifndef FUSED_RNN_CORE_CPU_RNN_FORWARD_H_
+#define FUSED_RNN_CORE_CPU_RNN_FORWARD_H_
 
 #include <algorithm>
 #include <type_traits>
@@ -12,7 +12,7 @@
 #include "core/cpu/row_order.h"
 #include "core/cpu/split.h"
 #include "core/cpu/workspace.h"
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "core/parallel.h"
 
 namespace fused_rnn {
@@ -22,12 +22,12 @@ class Forward {
  public:
   using C = Compute<T>;
 
-  Forward(const GruForward<T>& args, const Threads& threads)
+  Forward(const RnnForward<T>& args, const Threads& threads)
       : args_(args), threads_(threads), kernels_(kernels<T>()) {}
 
   // What a part has to itself.
   struct Scratch {
-    C* gx = nullptr;             // [rows of a chunk][3][gate_columns_]
+    C* gx = nullptr;             // [rows of a chunk][gates][gate_columns_]
     Index* first_row = nullptr;  // [chunk + 1]: where a step's rows are in gx
     C* gh_c = nullptr;           // [rows][gate_columns_]
     C* inputs = nullptr;         // [rows of a chunk][input_row_], gathered
@@ -45,8 +45,21 @@ class Forward {
  private:
   Index steps() const { return args_.shape.steps; }
   Index units() const { return args_.shape.units; }
-  bool after() const { return args_.options.reset_after; }
+  int gate_count() const { return fused_rnn::gate_count(args_.options); }
+  int stages() const { return two_stages(args_.options) ? 2 : 1; }
+  bool after() const { return resets_after(args_.options); }
   bool dropout() const { return static_cast<bool>(args_.recurrent_dropout[0]); }
+  // Gates whose recurrent products belong to a stage.
+  int first_gate(int stage) const { return stage == 0 ? 0 : kCandidate; }
+  int end_gate(int stage) const {
+    return stages() == 2 && stage == 0 ? kCandidate : gate_count();
+  }
+  // Whether this gate's dropped state is that of the first.
+  bool shares_dropout(int gate) const {
+    const auto& masks = args_.recurrent_dropout;
+    return gate > 0 && masks[gate].data == masks[0].data &&
+           masks[gate].row == masks[0].row;
+  }
   bool one_step() const { return steps() == 1; }
   // Rows that a part works on at a time. One step of a large batch goes block
   // by block, so that scratch does not grow with it; many steps keep a part's
@@ -97,7 +110,7 @@ class Forward {
   }
   // What the recurrent product of a gate reads at step t.
   Rows<const C> operand(Index t, int gate) const {
-    if (gate == kCandidate && !after()) return {reset_h_, row_};
+    if (gate >= end_gate(0)) return {reset_h_, row_};
     if (dropout()) return {dropped_[t & 1][gate], row_};
     return state(t);
   }
@@ -108,7 +121,7 @@ class Forward {
   // No state, no product.
   Index depth(Index t) const { return t == 0 && !args_.h0 ? 0 : units(); }
 
-  const GruForward<T>& args_;
+  const RnnForward<T>& args_;
   const Threads& threads_;
   const Kernels<T>& kernels_;
   Split split_;
@@ -122,16 +135,18 @@ class Forward {
   bool reads_h0_in_place_ = false;
 
   RowOrder order_;
-  Panels<T> kernel_[kGates];
-  Panels<T> recurrent_[kGates];
-  C* bias_[kGates] = {};         // recurrent bias included where it just adds
-  C* recurrent_bias_ = nullptr;  // of the candidate, reset after
+  Panels<T> kernel_[kMaxGates];
+  Panels<T> recurrent_[kMaxGates];
+  C* bias_[kMaxGates] = {};      // recurrent bias included where it just adds
+  C* recurrent_bias_ = nullptr;  // of the candidate, GRU reset after
+  C* peephole_[kMaxGates] = {};  // null: none
   C* h_[2] = {};
-  C* dropped_[2][kGates] = {};
+  C* dropped_[2][kMaxGates] = {};  // gates with one mask share theirs
   C* reset_h_ = nullptr;
+  C* cell_state_ = nullptr;
   PartScratch<Scratch> scratch_;
 };
 
 }  // namespace fused_rnn
 
-#endif  // FUSED_RNN_CORE_CPU_GRU_FORWARD_H_
+#endif  // FUSED_RNN_CORE_CPU_RNN_FORWARD_H_

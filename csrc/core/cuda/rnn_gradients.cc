@@ -12,7 +12,7 @@ template <class T>
 class GateGradients {
  public:
   void take(Workspace& workspace, const Sequence<const T>* d_gates, int gates,
-            const GruShape& shape, Index chunk) {
+            const RnnShape& shape, Index chunk) {
     shape_ = shape;
     gates_ = gates;
     d_gates_ = d_gates;
@@ -46,7 +46,7 @@ class GateGradients {
     return as_matrix(d_gates_[g], t, count, shape_.batch, shape_.units);
   }
 
-  GruShape shape_;
+  RnnShape shape_;
   int gates_ = 0;
   const Sequence<const T>* d_gates_ = nullptr;
   bool in_place_ = true;
@@ -58,12 +58,12 @@ class InputGradient {
  public:
   using C = Compute<T>;
 
-  explicit InputGradient(const GruInputGradient<T>& args)
+  explicit InputGradient(const RnnInputGradient<T>& args)
       : args_(args), chunk_(chunk_steps(args.shape)) {}
 
   void layout(Workspace& workspace) {
-    const GruShape& shape = args_.shape;
-    d_gates_.take(workspace, args_.d_gates, kGates, shape, chunk_);
+    const RnnShape& shape = args_.shape;
+    d_gates_.take(workspace, args_.d_gates, kGruGates, shape, chunk_);
     in_place_ = kComputesAsStored<T> && !args_.mask.data &&
                 as_matrix(args_.d_x, 0, shape.steps, shape.batch, shape.inputs);
     if (!in_place_)
@@ -71,7 +71,7 @@ class InputGradient {
   }
 
   Error run(const Device& device) const {
-    const GruShape& shape = args_.shape;
+    const RnnShape& shape = args_.shape;
     if (shape.batch == 0 || shape.inputs == 0) return {};
     for (Index t = 0; t < shape.steps; t += chunk_) {
       const Index count = std::min(chunk_, shape.steps - t);
@@ -97,11 +97,11 @@ class InputGradient {
  private:
   Error add_gates(const Device& device, Index t, Index count,
                   Rows<C> sum) const {
-    const GruShape& shape = args_.shape;
-    Rows<const T> gates[kGates];
+    const RnnShape& shape = args_.shape;
+    Rows<const T> gates[kGruGates];
     FUSED_RNN_TRY(d_gates_.read(t, count, gates, device.stream));
     GateRuns<T> kernel;
-    kernel.find(args_.weights.kernel, kUpdate, kGates, shape.units, false,
+    kernel.find(args_.weights.kernel, kUpdate, kGruGates, shape.units, false,
                 gates);
     for (int i = 0; i < kernel.size; ++i) {
       const auto& run = kernel.runs[i];
@@ -112,7 +112,7 @@ class InputGradient {
     return {};
   }
 
-  const GruInputGradient<T>& args_;
+  const RnnInputGradient<T>& args_;
   const Index chunk_;
   bool in_place_ = false;
   GateGradients<T> d_gates_;
@@ -124,7 +124,7 @@ class WeightGradient {
  public:
   using C = Compute<T>;
 
-  explicit WeightGradient(const GruWeightGradient<T>& args)
+  explicit WeightGradient(const RnnWeightGradient<T>& args)
       : args_(args), chunk_(chunk_steps(args.shape)) {}
 
   void layout(Workspace&);
@@ -147,7 +147,7 @@ class WeightGradient {
     return !dropout() && (after() || gate != kCandidate);
   }
 
-  void take(Workspace&, Sum (&sums)[kGates], const Rows<T>* results,
+  void take(Workspace&, Sum (&sums)[kGruGates], const Rows<T>* results,
             Index rows);
   template <class E>
   Gather<T, E> rows_of(Index t, Index count, Index width, E* to) const;
@@ -157,14 +157,14 @@ class WeightGradient {
   Error add_recurrent(const Device&, Index t, Index count,
                       const Rows<const T>* right, bool first) const;
   Error add_chunk(const Device&, Index t, Index count) const;
-  Error write(const Sum (&sums)[kGates], bool zeros, void* stream) const;
+  Error write(const Sum (&sums)[kGruGates], bool zeros, void* stream) const;
 
-  const GruWeightGradient<T>& args_;
+  const RnnWeightGradient<T>& args_;
   const Index chunk_;
   bool x_in_place_ = false;
   GateGradients<T> d_gates_;
-  Sum kernel_[kGates], recurrent_[kGates];
-  Sum bias_[kGates], recurrent_bias_[kGates];
+  Sum kernel_[kGruGates], recurrent_[kGruGates];
+  Sum bias_[kGruGates], recurrent_bias_[kGruGates];
   T* left_ = nullptr;   // [chunk * B, I or H]
   C* scaled_ = nullptr;  // [chunk * B, H]: r∘h, h∘m
   C* right_ = nullptr;   // [chunk * B, H]: a gate's gradient, beside it
@@ -173,26 +173,26 @@ class WeightGradient {
 };
 
 template <class T>
-void WeightGradient<T>::take(Workspace& workspace, Sum (&sums)[kGates],
+void WeightGradient<T>::take(Workspace& workspace, Sum (&sums)[kGruGates],
                              const Rows<T>* results, Index rows) {
   C* scratch = nullptr;
   if (!kComputesAsStored<T>)
-    scratch = workspace.take<C>(rows * kGates * units());
-  for (int g = 0; g < kGates; ++g) {
+    scratch = workspace.take<C>(rows * kGruGates * units());
+  for (int g = 0; g < kGruGates; ++g) {
     sums[g].result = results[g];
     sums[g].rows = rows;
     if constexpr (kComputesAsStored<T>)
       sums[g].sum = results[g];
     else
-      sums[g].sum = {scratch + g * units(), kGates * units()};
+      sums[g].sum = {scratch + g * units(), kGruGates * units()};
   }
 }
 
 template <class T>
 void WeightGradient<T>::layout(Workspace& workspace) {
-  const GruShape& shape = args_.shape;
-  Rows<T> bias[kGates], recurrent_bias[kGates];
-  for (int g = 0; g < kGates; ++g) {
+  const RnnShape& shape = args_.shape;
+  Rows<T> bias[kGruGates], recurrent_bias[kGruGates];
+  for (int g = 0; g < kGruGates; ++g) {
     bias[g] = {args_.d_bias[g], units()};
     recurrent_bias[g] = {args_.d_recurrent_bias[g], units()};
   }
@@ -200,7 +200,7 @@ void WeightGradient<T>::layout(Workspace& workspace) {
   take(workspace, recurrent_, args_.d_recurrent, units());
   take(workspace, bias_, bias, 1);
   take(workspace, recurrent_bias_, recurrent_bias, 1);
-  d_gates_.take(workspace, args_.d_gates, kReserve, shape, chunk_);
+  d_gates_.take(workspace, args_.d_gates, kGruReserve, shape, chunk_);
   const Index rows = chunk_ * shape.batch;
   x_in_place_ = !args_.mask.data &&
                 as_matrix(args_.x, 0, shape.steps, shape.batch, inputs());
@@ -269,11 +269,11 @@ Error WeightGradient<T>::add_recurrent(const Device& device, Index t,
   if (plain(kUpdate)) {
     const auto h_prev = shifted(left_);
     FUSED_RNN_TRY(launch_gather(h_prev, device.stream));
-    const int end = plain(kCandidate) ? kGates : kCandidate;
+    const int end = plain(kCandidate) ? kGruGates : kCandidate;
     FUSED_RNN_TRY(add(device, recurrent_, end, read_only(h_prev.to), right,
                       rows, first));
   }
-  for (int g = 0; g < kGates; ++g) {
+  for (int g = 0; g < kGruGates; ++g) {
     if (plain(g) || !recurrent_[g].result) continue;
     auto left = shifted(scaled_);
     if (g == kCandidate && !after()) left.scale = args_.reset;
@@ -298,10 +298,10 @@ Error WeightGradient<T>::add_chunk(const Device& device, Index t,
                                    Index count) const {
   const bool first = t == 0;
   const Index rows = count * args_.shape.batch;
-  Rows<const T> gates[kReserve];
+  Rows<const T> gates[kGruReserve];
   FUSED_RNN_TRY(d_gates_.read(t, count, gates, device.stream));
   const Rows<const T> ones{ones_, 1};
-  FUSED_RNN_TRY(add(device, bias_, kGates, ones, gates, rows, first));
+  FUSED_RNN_TRY(add(device, bias_, kGruGates, ones, gates, rows, first));
   if (inputs() > 0 && (kernel_[kUpdate].result || kernel_[kReset].result ||
                        kernel_[kCandidate].result)) {
     Rows<const T> x{left_, inputs()};
@@ -312,18 +312,18 @@ Error WeightGradient<T>::add_chunk(const Device& device, Index t,
       g.from = args_.x;
       FUSED_RNN_TRY(launch_gather(g, device.stream));
     }
-    FUSED_RNN_TRY(add(device, kernel_, kGates, x, gates, rows, first));
+    FUSED_RNN_TRY(add(device, kernel_, kGruGates, x, gates, rows, first));
   }
-  Rows<const T> recurrent[kGates];
-  for (int g = 0; g < kGates; ++g)
+  Rows<const T> recurrent[kGruGates];
+  for (int g = 0; g < kGruGates; ++g)
     recurrent[g] = gates[recurrent_gate(g, args_.options)];
   FUSED_RNN_TRY(
-      add(device, recurrent_bias_, kGates, ones, recurrent, rows, first));
+      add(device, recurrent_bias_, kGruGates, ones, recurrent, rows, first));
   return add_recurrent(device, t, count, recurrent, first);
 }
 
 template <class T>
-Error WeightGradient<T>::write(const Sum (&sums)[kGates], bool zeros,
+Error WeightGradient<T>::write(const Sum (&sums)[kGruGates], bool zeros,
                                void* stream) const {
   for (const Sum& sum : sums)
     if (sum.result && (zeros || !kComputesAsStored<T>))
@@ -334,7 +334,7 @@ Error WeightGradient<T>::write(const Sum (&sums)[kGates], bool zeros,
 
 template <class T>
 Error WeightGradient<T>::run(const Device& device) {
-  const GruShape& shape = args_.shape;
+  const RnnShape& shape = args_.shape;
   if (units() == 0) return {};
   const bool nothing = shape.steps == 0 || shape.batch == 0;
   if (!nothing) {
@@ -362,8 +362,8 @@ Error WeightGradient<T>::run(const Device& device) {
 
 }  // namespace
 
-FUSED_RNN_DEFINE_CUDA_CALL(gru_input_gradient, GruInputGradient, InputGradient)
-FUSED_RNN_DEFINE_CUDA_CALL(gru_weight_gradient, GruWeightGradient,
+FUSED_RNN_DEFINE_CUDA_CALL(rnn_input_gradient, RnnInputGradient, InputGradient)
+FUSED_RNN_DEFINE_CUDA_CALL(rnn_weight_gradient, RnnWeightGradient,
                            WeightGradient)
 
 }  // namespace cuda

@@ -1,8 +1,8 @@
-// Random problems for the contract of core/gru.h: arrays of every layout that
+// Random problems for the contract of core/rnn.h: arrays of every layout that
 // it allows, each allocated to the element so that AddressSanitizer sees any
 // step beyond, with values between their rows that nobody may touch.
-#ifndef FUSED_RNN_TESTS_CORE_GRU_PROBLEM_H_
-#define FUSED_RNN_TESTS_CORE_GRU_PROBLEM_H_
+#ifndef FUSED_RNN_TESTS_CORE_RNN_PROBLEM_H_
+#define FUSED_RNN_TESTS_CORE_RNN_PROBLEM_H_
 
 #include <cmath>
 #include <cstdlib>
@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "core/half.h"
 
 namespace fused_rnn {
@@ -156,25 +156,25 @@ enum class Masking { kNone, kRandom, kRightPadded, kLeftPadded };
 // Sizes, and what else a problem is made of.
 struct Case {
   const char* name;
-  GruShape shape;
+  RnnShape shape;
 };
 
 template <class T>
 struct Problem {
   Case what;
-  GruOptions options;
+  RnnOptions options;
   Masking masking = Masking::kNone;
   Array<T> x, h0;
-  Array<T> kernel[kGates], recurrent[kGates];
-  Array<T> bias[kGates], recurrent_bias[kGates];
-  Array<T> dropout[kGates];
+  Array<T> kernel[kGruGates], recurrent[kGruGates];
+  Array<T> bias[kGruGates], recurrent_bias[kGruGates];
+  Array<T> dropout[kGruGates];
   Array<std::uint8_t> mask;
   // Incoming gradients.
-  Array<T> d_outputs, d_state, d_reserve[kGates];
+  Array<T> d_outputs, d_state, d_reserve[kGruGates];
   // The layouts of what is written.
-  Array<T> outputs, state, reserve[kReserve], d_gates[kReserve], d_h0, d_x;
-  Array<T> d_kernel[kGates], d_recurrent[kGates];
-  Array<T> d_bias[kGates], d_recurrent_bias[kGates];
+  Array<T> outputs, state, reserve[kGruReserve], d_gates[kGruReserve], d_h0, d_x;
+  Array<T> d_kernel[kGruGates], d_recurrent[kGruGates];
+  Array<T> d_bias[kGruGates], d_recurrent_bias[kGruGates];
   bool has_h0, has_bias, has_dropout, has_d_outputs, has_d_state, has_d_reserve;
 
   // With `dense` rows have no gaps and start where the allocator puts them.
@@ -223,7 +223,7 @@ struct Problem {
     sequence(x, i, 1);
     rows(h0, b, h, 1);
     const double small = 1 / std::sqrt(1.0 + i + h);
-    for (int g = 0; g < kGates; ++g) {
+    for (int g = 0; g < kGruGates; ++g) {
       rows(kernel[g], i, h, 2 * small);
       rows(recurrent[g], h, h, 2 * small);
       rows(bias[g], 1, h, 0.5);
@@ -244,7 +244,7 @@ struct Problem {
     rows(state, b, h, 0);
     rows(d_h0, b, h, 0);
     sequence(d_x, i, 0);
-    for (int g = 0; g < kReserve; ++g) {
+    for (int g = 0; g < kGruReserve; ++g) {
       sequence(reserve[g], h, 0);
       sequence(d_gates[g], h, 0);
     }
@@ -257,9 +257,9 @@ struct Problem {
     return {view.data, view.step, view.row};
   }
 
-  GruForward<T> forward(const Array<T>& out, const Array<T>& last,
-                        const Array<T> (&kept)[kReserve]) const {
-    GruForward<T> g;
+  RnnForward<T> forward(const Array<T>& out, const Array<T>& last,
+                        const Array<T> (&kept)[kGruReserve]) const {
+    RnnForward<T> g;
     g.shape = what.shape;
     g.options = options;
     g.x = x.inputs();
@@ -274,10 +274,10 @@ struct Problem {
   }
 
   // Of a pass that left `out` and `kept`.
-  GruBackward<T> backward(const Array<T>& out, const Array<T> (&kept)[kReserve],
-                          const Array<T> (&d)[kReserve],
+  RnnBackward<T> backward(const Array<T>& out, const Array<T> (&kept)[kGruReserve],
+                          const Array<T> (&d)[kGruReserve],
                           const Array<T>& d_first) const {
-    GruBackward<T> g;
+    RnnBackward<T> g;
     g.shape = what.shape;
     g.options = options;
     g.weights = weights();
@@ -291,29 +291,29 @@ struct Problem {
     }
     if (has_d_outputs) g.d_outputs = d_outputs.inputs();
     if (has_d_state) g.d_state = d_state.input_rows();
-    for (int i = 0; has_d_reserve && i < kGates; ++i) {
+    for (int i = 0; has_d_reserve && i < kGruGates; ++i) {
       g.d_reserve[i] = d_reserve[i].inputs();
     }
     g.d_h0 = d_first.rows();
     return g;
   }
 
-  GruInputGradient<T> input_gradient(const Array<T> (&d)[kReserve],
+  RnnInputGradient<T> input_gradient(const Array<T> (&d)[kGruReserve],
                                      const Array<T>& to) const {
-    GruInputGradient<T> g;
+    RnnInputGradient<T> g;
     g.shape = what.shape;
     g.weights = weights();
     g.mask = mask_view();
-    for (int i = 0; i < kGates; ++i) g.d_gates[i] = d[i].inputs();
+    for (int i = 0; i < kGruGates; ++i) g.d_gates[i] = d[i].inputs();
     g.d_x = to.sequence();
     return g;
   }
 
   // Without destinations.
-  GruWeightGradient<T> weight_gradient(const Array<T>& out,
-                                       const Array<T> (&kept)[kReserve],
-                                       const Array<T> (&d)[kReserve]) const {
-    GruWeightGradient<T> g;
+  RnnWeightGradient<T> weight_gradient(const Array<T>& out,
+                                       const Array<T> (&kept)[kGruReserve],
+                                       const Array<T> (&d)[kGruReserve]) const {
+    RnnWeightGradient<T> g;
     g.shape = what.shape;
     g.options = options;
     g.x = x.inputs();
@@ -326,12 +326,12 @@ struct Problem {
     return g;
   }
 
-  int reserves() const { return options.reset_after ? kReserve : kGates; }
+  int reserves() const { return options.reset_after ? kGruReserve : kGruGates; }
 
  private:
-  GruWeights<T> weights() const {
-    GruWeights<T> w;
-    for (int g = 0; g < kGates; ++g) {
+  RnnWeights<T> weights() const {
+    RnnWeights<T> w;
+    for (int g = 0; g < kGruGates; ++g) {
       w.kernel[g] = kernel[g].input_rows();
       w.recurrent[g] = recurrent[g].input_rows();
       if (!has_bias) continue;
@@ -341,8 +341,8 @@ struct Problem {
     return w;
   }
 
-  void set_dropout(Rows<const T> (&to)[kGates]) const {
-    for (int g = 0; has_dropout && g < kGates; ++g) {
+  void set_dropout(Rows<const T> (&to)[kMaxGates]) const {
+    for (int g = 0; has_dropout && g < kGruGates; ++g) {
       to[g] = dropout[g].input_rows();
     }
   }
@@ -372,4 +372,4 @@ struct Problem {
 }  // namespace test
 }  // namespace fused_rnn
 
-#endif  // FUSED_RNN_TESTS_CORE_GRU_PROBLEM_H_
+#endif  // FUSED_RNN_TESTS_CORE_RNN_PROBLEM_H_

@@ -1,7 +1,7 @@
 // The forward pass before its first step: split, packing, scratch memory.
 #include <algorithm>
 
-#include "core/cpu/gru_forward.h"
+#include "core/cpu/rnn_forward.h"
 
 namespace fused_rnn {
 namespace {
@@ -24,10 +24,10 @@ constexpr Index kStepsWorthPacking = 4;
 
 template <class T>
 void Forward<T>::plan(bool keep_packed) {
-  const GruShape& shape = args_.shape;
+  const RnnShape& shape = args_.shape;
   const Index inputs = shape.inputs;
   split_ = choose_split({threads_.count, steps(), shape.batch, units(),
-                         kGates * units() * (inputs + units()), kernels_.width,
+                         gate_count() * units() * (inputs + units()), kernels_.width,
                          kernels_.block_rows, kernels_.max_vectors,
                          kRowsWorthAllWeights});
   row_ = scratch_row<C>(units(), kernels_.width);
@@ -52,7 +52,7 @@ void Forward<T>::plan(bool keep_packed) {
   } else {
     gate_columns_ = round_up(own, kernels_.width);
     const Index step_bytes = std::max<Index>(
-        1, rows * kGates * gate_columns_ * static_cast<Index>(sizeof(C)));
+        1, rows * gate_count() * gate_columns_ * static_cast<Index>(sizeof(C)));
     // Two chunks in one spare the weights a second way into the cache.
     chunk_ = steps() * step_bytes <= 2 * kChunkBytes
                  ? std::max<Index>(1, steps())
@@ -68,8 +68,8 @@ void Forward<T>::plan(bool keep_packed) {
     group_columns_ = std::max<Index>(1, kGroupColumns / split_.panel_columns) *
                      split_.panel_columns;
   }
-  const GruWeights<T>& w = args_.weights;
-  for (int g = 0; g < kGates; ++g) {
+  const RnnWeights<T>& w = args_.weights;
+  for (int g = 0; g < gate_count(); ++g) {
     kernel_[g] =
         Panels<T>(w.kernel[g], false, inputs, units(), kernel, kernels_);
     recurrent_[g] =
@@ -79,7 +79,8 @@ void Forward<T>::plan(bool keep_packed) {
 
 template <class T>
 Packing Forward<T>::choose_packing(Index rows, Index own) const {
-  const Index bytes = kGates * units() * own * static_cast<Index>(sizeof(T));
+  const Index bytes =
+      gate_count() * units() * own * static_cast<Index>(sizeof(T));
   // Of twice the cache's size half is still found there, step after step.
   if (rows == 1 && bytes > (one_step() ? 1 : 2) * kCacheBytes)
     return Packing::kRowByRow;
@@ -92,10 +93,11 @@ Packing Forward<T>::choose_packing(Index rows, Index own) const {
 
 template <class T>
 void Forward<T>::layout_weights(Workspace& workspace) {
-  for (int g = 0; g < kGates; ++g) {
+  for (int g = 0; g < gate_count(); ++g) {
     kernel_[g].take(workspace);
     recurrent_[g].take(workspace);
     bias_[g] = workspace.take<C>(row_);
+    if (args_.weights.peephole[g]) peephole_[g] = workspace.take<C>(row_);
   }
   if (after()) recurrent_bias_ = workspace.take<C>(row_);
 }
@@ -113,10 +115,14 @@ void Forward<T>::layout(Workspace& workspace) {
   if (!reads_h0_in_place_ || steps() > 1)
     h_[0] = workspace.take<C>(batch * row_);
   h_[1] = workspace.take<C>(batch * row_);
-  if (!after()) reset_h_ = workspace.take<C>(batch * row_);
+  if (stages() == 2) reset_h_ = workspace.take<C>(batch * row_);
+  if (has_cell_state(args_.options))
+    cell_state_ = workspace.take<C>(batch * row_);
   if (dropout())
     for (auto& gates : dropped_)
-      for (C*& rows : gates) rows = workspace.take<C>(batch * row_);
+      for (int g = 0; g < end_gate(0); ++g)
+        gates[g] = shares_dropout(g) ? gates[0]
+                                     : workspace.take<C>(batch * row_);
 
   scratch_.take(workspace, *this, split_.parts);
 }
@@ -124,7 +130,7 @@ void Forward<T>::layout(Workspace& workspace) {
 template <class T>
 void Forward<T>::take_scratch(Workspace& own, Scratch& s) const {
   const Index rows = block_rows(split_.most_rows());
-  s.gx = own.take<C>(chunk_ * rows * kGates * gate_columns_);
+  s.gx = own.take<C>(chunk_ * rows * gate_count() * gate_columns_);
   s.first_row = own.take<Index>(chunk_ + 1);
   s.gh_c = own.take<C>(after() ? rows * gate_columns_ : 0);
   s.inputs = own.take<C>(gathers_ ? chunk_ * rows * input_row_ : 0);
@@ -136,14 +142,20 @@ void Forward<T>::take_scratch(Workspace& own, Scratch& s) const {
 
 template <class T>
 void Forward<T>::prepare_biases() {
-  const GruWeights<T>& w = args_.weights;
+  const RnnWeights<T>& w = args_.weights;
   const BlockRows one{1};
-  for (int g = 0; g < kGates; ++g) {
+  for (int g = 0; g < gate_count(); ++g) {
     kernels_.read_rows({w.bias[g], 0}, one, units(), {bias_[g], row_});
     if (after() && w.recurrent_bias[g] && g != kCandidate)
       kernels_.add_rows({w.recurrent_bias[g], 0}, one, units(),
                         {bias_[g], row_});
+    if (peephole_[g])
+      kernels_.read_rows({w.peephole[g], 0}, one, units(),
+                         {peephole_[g], row_});
   }
+  if (has_cell_state(args_.options))
+    for (Index j = 0; j < units(); ++j)
+      bias_[kForget][j] += static_cast<C>(args_.options.forget_bias);
   if (after())
     kernels_.read_rows({w.recurrent_bias[kCandidate], 0}, one, units(),
                        {recurrent_bias_, row_});
@@ -158,14 +170,17 @@ void Forward<T>::prepare() {
   if (!reads_h0_in_place_)
     kernels_.read_rows(args_.h0, order_.block(all, all.rows), units(),
                        {h_[0], row_});
+  if (cell_state_)
+    kernels_.read_rows(args_.c0, order_.block(all, all.rows), units(),
+                       {cell_state_, row_});
   if (dropout()) drop(all, 0, all.rows);
 }
 
 template <class T>
 void Forward<T>::pack_part(Index part) {
   if (args_.packed) return;
-  pack_share(kernel_, split_, part, kernel_columns_);
-  pack_share(recurrent_, split_, part, split_.panel_columns);
+  pack_share(kernel_, gate_count(), split_, part, kernel_columns_);
+  pack_share(recurrent_, gate_count(), split_, part, split_.panel_columns);
 }
 
 template <class T>

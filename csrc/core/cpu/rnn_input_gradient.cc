@@ -8,7 +8,7 @@
 #include "core/cpu/panels.h"
 #include "core/cpu/split.h"
 #include "core/cpu/workspace.h"
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "core/parallel.h"
 
 namespace fused_rnn {
@@ -23,7 +23,7 @@ class InputGradient {
  public:
   using C = Compute<T>;
 
-  InputGradient(const GruInputGradient<T>& args, const Threads& threads)
+  InputGradient(const RnnInputGradient<T>& args, const Threads& threads)
       : args_(args), threads_(threads), kernels_(kernels<T>()) {}
 
   struct Place {
@@ -32,9 +32,9 @@ class InputGradient {
   };
   // What a part has to itself.
   struct Scratch {
-    Place* place = nullptr;  // [kBlock] the valid rows of a block
-    C* left[kGates] = {};    // [kBlock][row_], gathered
-    C* d_x = nullptr;        // [kBlock][panel columns]
+    Place* place = nullptr;   // [kBlock] the valid rows of a block
+    C* left[kMaxGates] = {};  // [kBlock][row_], gathered
+    C* d_x = nullptr;         // [kBlock][panel columns]
     C* panel = nullptr;
   };
   void plan();
@@ -43,6 +43,7 @@ class InputGradient {
   void run();
 
  private:
+  int gate_count() const { return fused_rnn::gate_count(args_.options); }
   Index all_rows() const { return args_.shape.steps * args_.shape.batch; }
   void run_block(const Scratch&, Index first, Index end, Index column,
                  Index columns);
@@ -50,23 +51,23 @@ class InputGradient {
                     Index columns) const;
   Rows<const C> left(const Scratch&, int gate, Index count, Index all) const;
 
-  const GruInputGradient<T>& args_;
+  const RnnInputGradient<T>& args_;
   const Threads& threads_;
   const Kernels<T>& kernels_;
   Split split_;  // of rows of all steps, or of the inputs
   Index block_ = 0;
   Index row_ = 0;
   bool one_stride_ = false;  // all rows of a gate's gradient are equally far
-  Panels<T> kernel_[kGates];  // transposed
+  Panels<T> kernel_[kMaxGates];  // transposed
   C* zeros_ = nullptr;
   PartScratch<Scratch> scratch_;
 };
 
 template <class T>
 void InputGradient<T>::plan() {
-  const GruShape& shape = args_.shape;
+  const RnnShape& shape = args_.shape;
   split_ = choose_split({threads_.count, 1, all_rows(), shape.inputs,
-                         kGates * shape.units * shape.inputs, kernels_.width,
+                         gate_count() * shape.units * shape.inputs, kernels_.width,
                          kernels_.block_rows, kernels_.max_vectors});
   // Rows are independent: split them as soon as each part gets a block.
   if (all_rows() >= split_.parts * kBlock) split_.by_rows = true;
@@ -78,7 +79,7 @@ void InputGradient<T>::plan() {
   const Packing packing =
       all_rows() > kBlock ? Packing::kPacked : Packing::kStreamed;
   one_stride_ = std::is_same<T, C>::value;
-  for (int g = 0; g < kGates; ++g) {
+  for (int g = 0; g < gate_count(); ++g) {
     kernel_[g] = Panels<T>(args_.weights.kernel[g], true, shape.units,
                            shape.inputs, packing, kernels_);
     const Sequence<const T>& d = args_.d_gates[g];
@@ -89,7 +90,7 @@ void InputGradient<T>::plan() {
 
 template <class T>
 void InputGradient<T>::layout(Workspace& workspace) {
-  for (Panels<T>& matrix : kernel_) matrix.take(workspace);
+  for (int g = 0; g < gate_count(); ++g) kernel_[g].take(workspace);
   zeros_ = workspace.take<C>(split_.panel_columns);
   scratch_.take(workspace, *this, split_.parts);
 }
@@ -98,7 +99,8 @@ template <class T>
 void InputGradient<T>::take_scratch(Workspace& own, Scratch& s) const {
   s.place = own.take<Place>(block_);
   const bool gathers = !one_stride_ || args_.mask.data;
-  for (C*& left : s.left) left = own.take<C>(gathers ? block_ * row_ : 0);
+  for (int g = 0; g < gate_count(); ++g)
+    s.left[g] = own.take<C>(gathers ? block_ * row_ : 0);
   s.d_x = own.take<C>(block_ * split_.panel_columns);
   s.panel = own.take<C>(kernel_[0].buffer_size(split_.panel_columns));
 }
@@ -143,11 +145,11 @@ void InputGradient<T>::run_block(const Scratch& s, Index first, Index end,
                                  Index column, Index columns) {
   const Index count = find_places(s, first, end, column, columns);
   if (count == 0) return;
-  Rows<const C> a[kGates];
-  for (int g = 0; g < kGates; ++g) a[g] = left(s, g, count, end - first);
+  Rows<const C> a[kMaxGates];
+  for (int g = 0; g < gate_count(); ++g) a[g] = left(s, g, count, end - first);
   const Rows<C> d_x{s.d_x, split_.panel_columns};
   for_each_panel(column, columns, split_.panel_columns, [&](Index j, Index n) {
-    for (int g = 0; g < kGates; ++g) {
+    for (int g = 0; g < gate_count(); ++g) {
       const Rows<const C> init =
           g == 0 ? Rows<const C>{zeros_, 0} : Rows<const C>{d_x.data, d_x.row};
       kernel_[g].product(count, a[g], args_.shape.units, j, n, s.panel, init,
@@ -161,12 +163,13 @@ void InputGradient<T>::run_block(const Scratch& s, Index first, Index end,
 
 template <class T>
 void InputGradient<T>::run() {
-  const GruShape& shape = args_.shape;
+  const RnnShape& shape = args_.shape;
   if (all_rows() == 0 || shape.inputs == 0) return;
   std::fill(zeros_, zeros_ + split_.panel_columns, C(0));
   run_phases(threads_, 2, split_.parts, [&](Index phase, Index part) {
     if (phase == 0)
-      return pack_share(kernel_, split_, part, split_.panel_columns);
+      return pack_share(kernel_, gate_count(), split_, part,
+                        split_.panel_columns);
     const Scratch s = scratch_.of(*this, part);
     const Slice slice = split_.slice(part);
     const Index end = slice.row + slice.rows;
@@ -177,6 +180,6 @@ void InputGradient<T>::run() {
 
 }  // namespace
 
-FUSED_RNN_DEFINE_CALL(gru_input_gradient, GruInputGradient, InputGradient)
+FUSED_RNN_DEFINE_CALL(rnn_input_gradient, RnnInputGradient, InputGradient)
 
 }  // namespace fused_rnn

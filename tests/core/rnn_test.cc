@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/gru.h"
-#include "core/gru_problem.h"
-#include "core/gru_results.h"
-#include "core/gru_suite.h"
+#include "core/rnn.h"
+#include "core/rnn_problem.h"
+#include "core/rnn_results.h"
+#include "core/rnn_suite.h"
 #include "core/isa.h"
 #include "core/parallel_limits.h"
 
@@ -81,5 +81,5 @@ int main() {
   test::test_type<double>();
   test::test_type<Half>();
   test::test_type<BFloat16>();
-  return test::report("gru_test");
+  return test::report("rnn_test");
 }

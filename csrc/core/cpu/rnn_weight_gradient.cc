@@ -9,7 +9,7 @@
 #include "core/cpu/panels.h"
 #include "core/cpu/split.h"
 #include "core/cpu/workspace.h"
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "core/parallel.h"
 
 namespace fused_rnn {
@@ -35,7 +35,7 @@ class WeightGradient {
  public:
   using C = Compute<T>;
 
-  WeightGradient(const GruWeightGradient<T>& args, const Threads& threads)
+  WeightGradient(const RnnWeightGradient<T>& args, const Threads& threads)
       : args_(args), threads_(threads), kernels_(kernels<T>()) {}
 
   // Rows of one step that stand side by side in the batch.
@@ -51,8 +51,8 @@ class WeightGradient {
     // Left sides, group_ columns at a time: [columns / group_][kDepth][group_].
     C* inputs = nullptr;
     C* h_prev = nullptr;
-    C* scaled = nullptr;       // h_prev times r or a dropout mask
-    C* d_gate[kReserve] = {};  // [kDepth][gate_row_]
+    C* scaled = nullptr;        // h_prev times r or a dropout mask
+    C* d_gate[kMaxGates] = {};  // [kDepth][gate_row_]
   };
   void plan();
   void layout(Workspace&);
@@ -69,7 +69,11 @@ class WeightGradient {
   };
   Index units() const { return args_.shape.units; }
   Index all_rows() const { return args_.shape.steps * args_.shape.batch; }
-  bool after() const { return args_.options.reset_after; }
+  int gate_count() const { return fused_rnn::gate_count(args_.options); }
+  bool after() const { return resets_after(args_.options); }
+  bool reads_reset_h(int gate) const {
+    return two_stages(args_.options) && gate == kCandidate;
+  }
   bool dropout() const { return static_cast<bool>(args_.recurrent_dropout[0]); }
   // Groups are a cache line off a multiple of 4 KB apart: filling them row by
   // row would otherwise hit one set of the L1 cache.
@@ -99,7 +103,7 @@ class WeightGradient {
   void write(const Sum&, const Slice&);
   template <class Body>
   void for_each_sum(Body body) {
-    for (int g = 0; g < kGates; ++g) {
+    for (int g = 0; g < gate_count(); ++g) {
       body(kernel_[g]);
       body(recurrent_[g]);
       body(bias_[g]);
@@ -107,17 +111,17 @@ class WeightGradient {
     }
   }
 
-  const GruWeightGradient<T>& args_;
+  const RnnWeightGradient<T>& args_;
   const Threads& threads_;
   const Kernels<T>& kernels_;
   Split split_;  // of the units
   Index depth_ = 0;
   Index group_ = 0;  // columns of a left side that lie together
   Index gate_row_ = 0;
-  Sum kernel_[kGates];
-  Sum recurrent_[kGates];
-  Sum bias_[kGates];
-  Sum recurrent_bias_[kGates];
+  Sum kernel_[kMaxGates];
+  Sum recurrent_[kMaxGates];
+  Sum bias_[kMaxGates];
+  Sum recurrent_bias_[kMaxGates];
   C* zeros_ = nullptr;  // [panel columns]
   C* one_ = nullptr;
   PartScratch<Scratch> scratch_;
@@ -125,9 +129,9 @@ class WeightGradient {
 
 template <class T>
 void WeightGradient<T>::plan() {
-  const GruShape& shape = args_.shape;
+  const RnnShape& shape = args_.shape;
   split_ = choose_split({threads_.count, 1, all_rows(), units(),
-                         kGates * units() * (shape.inputs + units()),
+                         gate_count() * units() * (shape.inputs + units()),
                          kernels_.width, kernels_.block_rows,
                          kernels_.max_vectors});
   const Index own = split_.most_units();
@@ -158,7 +162,7 @@ void WeightGradient<T>::take_sum(Workspace& workspace, Sum& sum, Rows<T> result,
 
 template <class T>
 void WeightGradient<T>::layout(Workspace& workspace) {
-  for (int g = 0; g < kGates; ++g) {
+  for (int g = 0; g < gate_count(); ++g) {
     take_sum(workspace, kernel_[g], args_.d_kernel[g], args_.shape.inputs);
     take_sum(workspace, recurrent_[g], args_.d_recurrent[g], units());
     take_sum(workspace, bias_[g], {args_.d_bias[g], units()}, 1);
@@ -179,8 +183,9 @@ void WeightGradient<T>::take_scratch(Workspace& own, Scratch& s) const {
   };
   s.inputs = left(inputs);
   s.h_prev = left(units());
-  s.scaled = left(!after() || dropout() ? units() : 0);
-  for (C*& d_gate : s.d_gate) d_gate = own.take<C>(depth_ * gate_row_);
+  s.scaled = left(two_stages(args_.options) || dropout() ? units() : 0);
+  for (int g = 0; g < gate_gradient_count(args_.options); ++g)
+    s.d_gate[g] = own.take<C>(depth_ * gate_row_);
 }
 
 template <class T>
@@ -214,8 +219,7 @@ Rows<const T> WeightGradient<T>::h_prev(Index previous, Index b) const {
 template <class T>
 void WeightGradient<T>::gather_gates(const Scratch& s, Index runs,
                                      const Slice& slice) {
-  for (int g = 0; g < kReserve; ++g) {
-    if (!args_.d_gates[g]) continue;
+  for (int g = 0; g < gate_gradient_count(args_.options); ++g) {
     C* to = s.d_gate[g];
     for (const Run* run = s.runs; run < s.runs + runs; ++run) {
       kernels_.read_rows({args_.d_gates[g].at(run->t, run->b) + slice.unit,
@@ -242,7 +246,7 @@ template <class T>
 const Compute<T>* WeightGradient<T>::recurrent_left(const Scratch& s, int gate,
                                                     Index runs,
                                                     bool& h_prev_is_there) {
-  const bool reset = gate == kCandidate && !after();
+  const bool reset = reads_reset_h(gate);
   const bool plain = !reset && !dropout();
   // h_prev itself serves all gates that read it unchanged.
   if (plain && h_prev_is_there) return s.h_prev;
@@ -311,7 +315,7 @@ template <class T>
 void WeightGradient<T>::run_part(Index part) {
   const Scratch s = scratch_.of(*this, part);
   const Slice slice = split_.slice(part);
-  const GruShape& shape = args_.shape;
+  const RnnShape& shape = args_.shape;
 
   bool first = true;
   const auto add_block = [&](Index runs, Index count) {
@@ -319,13 +323,13 @@ void WeightGradient<T>::run_part(Index part) {
     if (kernel_[kUpdate].result || kernel_[kReset].result ||
         kernel_[kCandidate].result)
       gather_inputs(s, runs);
-    for (int g = 0; g < kGates; ++g) {
+    for (int g = 0; g < gate_count(); ++g) {
       const C* right = s.d_gate[g];
       add(kernel_[g], s.inputs, group_, right, count, slice, first);
       add(bias_[g], one_, 0, right, count, slice, first);
     }
     bool h_prev_is_there = false;
-    for (int g = 0; g < kGates; ++g) {
+    for (int g = 0; g < gate_count(); ++g) {
       const C* right = s.d_gate[recurrent_gate(g, args_.options)];
       if (recurrent_[g].result)
         add(recurrent_[g], recurrent_left(s, g, runs, h_prev_is_there),
@@ -368,6 +372,6 @@ void WeightGradient<T>::run() {
 
 }  // namespace
 
-FUSED_RNN_DEFINE_CALL(gru_weight_gradient, GruWeightGradient, WeightGradient)
+FUSED_RNN_DEFINE_CALL(rnn_weight_gradient, RnnWeightGradient, WeightGradient)
 
 }  // namespace fused_rnn

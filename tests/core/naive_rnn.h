@@ -1,14 +1,14 @@
-// The contract of core/gru.h in plain loops, one value at a time, computed in
+// The contract of core/rnn.h in plain loops, one value at a time, computed in
 // C (double unless told otherwise). Nothing here is fast, and nothing is shared
 // with the kernels but the conversions of half types, which have their own
 // test.
-#ifndef FUSED_RNN_TESTS_CORE_NAIVE_GRU_H_
-#define FUSED_RNN_TESTS_CORE_NAIVE_GRU_H_
+#ifndef FUSED_RNN_TESTS_CORE_NAIVE_RNN_H_
+#define FUSED_RNN_TESTS_CORE_NAIVE_RNN_H_
 
 #include <cmath>
 #include <vector>
 
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "core/half.h"
 
 namespace fused_rnn {
@@ -132,9 +132,9 @@ void write_row(T* p, const Values<C>& values) {
 }
 
 template <class C = double, class T>
-void gru_forward(const GruForward<T>& g) {
-  const GruShape& s = g.shape;
-  const GruOptions& o = g.options;
+void rnn_forward(const RnnForward<T>& g) {
+  const RnnShape& s = g.shape;
+  const RnnOptions& o = g.options;
   for (Index b = 0; b < s.batch; ++b) {
     Values<C> h = values_of<C>(row_of(g.h0, b), s.units);
     Values<C> last_output(s.units, C(0));
@@ -149,8 +149,8 @@ void gru_forward(const GruForward<T>& g) {
         continue;
       }
       const Values<C> x = values_of<C>(row_of(g.x, t, b), s.inputs);
-      Values<C> gx[kGates], gh[kGates];
-      for (int gate = 0; gate < kGates; ++gate) {
+      Values<C> gx[kGruGates], gh[kGruGates];
+      for (int gate = 0; gate < kGruGates; ++gate) {
         gx[gate] = values_of<C>(g.weights.bias[gate], s.units);
         add_product(gx[gate], x, g.weights.kernel[gate]);
         gh[gate] = values_of<C>(
@@ -200,9 +200,9 @@ Values<C> previous_state(const G& g, Index t, Index b) {
 }
 
 template <class C = double, class T>
-void gru_backward(const GruBackward<T>& g) {
-  const GruShape& s = g.shape;
-  const GruOptions& o = g.options;
+void rnn_backward(const RnnBackward<T>& g) {
+  const RnnShape& s = g.shape;
+  const RnnOptions& o = g.options;
   for (Index b = 0; b < s.batch; ++b) {
     Values<C> d_h = values_of<C>(row_of(g.d_state, b), s.units);
     Values<C> d_repeated(s.units, C(0));  // of masked steps after this one
@@ -219,11 +219,11 @@ void gru_backward(const GruBackward<T>& g) {
         continue;
       }
       const Values<C> h = previous_state<C>(g, t, b);
-      Values<C> gates[kReserve], d_in[kGates];
-      for (int i = 0; i < kReserve; ++i) {
+      Values<C> gates[kGruReserve], d_in[kGruGates];
+      for (int i = 0; i < kGruReserve; ++i) {
         gates[i] = values_of<C>(row_of(g.reserve[i], t, b), s.units);
       }
-      for (int i = 0; i < kGates; ++i) {
+      for (int i = 0; i < kGruGates; ++i) {
         d_in[i] = values_of<C>(row_of(g.d_reserve[i], t, b), s.units);
       }
       const Values<C>&z = gates[kUpdate], &r = gates[kReset],
@@ -275,12 +275,12 @@ void gru_backward(const GruBackward<T>& g) {
 }
 
 template <class C = double, class T>
-void gru_input_gradient(const GruInputGradient<T>& g) {
-  const GruShape& s = g.shape;
+void rnn_input_gradient(const RnnInputGradient<T>& g) {
+  const RnnShape& s = g.shape;
   for (Index t = 0; t < s.steps; ++t) {
     for (Index b = 0; b < s.batch; ++b) {
       Values<C> sum(s.inputs, C(0));
-      for (int gate = 0; valid(g.mask, t, b) && gate < kGates; ++gate) {
+      for (int gate = 0; valid(g.mask, t, b) && gate < kGruGates; ++gate) {
         const Values<C> part = times_transposed(
             values_of<C>(row_of(g.d_gates[gate], t, b), s.units),
             g.weights.kernel[gate], s.inputs);
@@ -292,10 +292,10 @@ void gru_input_gradient(const GruInputGradient<T>& g) {
 }
 
 template <class C = double, class T>
-void gru_weight_gradient(const GruWeightGradient<T>& g) {
-  const GruShape& s = g.shape;
+void rnn_weight_gradient(const RnnWeightGradient<T>& g) {
+  const RnnShape& s = g.shape;
   const bool after = g.options.reset_after;
-  for (int gate = 0; gate < kGates; ++gate) {
+  for (int gate = 0; gate < kGruGates; ++gate) {
     Values<C> d_kernel(s.inputs * s.units, C(0));
     Values<C> d_recurrent(s.units * s.units, C(0));
     Values<C> d_bias(s.units, C(0)), d_recurrent_bias(s.units, C(0));
@@ -343,4 +343,4 @@ void gru_weight_gradient(const GruWeightGradient<T>& g) {
 }  // namespace naive
 }  // namespace fused_rnn
 
-#endif  // FUSED_RNN_TESTS_CORE_NAIVE_GRU_H_
+#endif  // FUSED_RNN_TESTS_CORE_NAIVE_RNN_H_

@@ -8,7 +8,7 @@
 #include "core/cpu/row_order.h"
 #include "core/cpu/split.h"
 #include "core/cpu/workspace.h"
-#include "core/gru.h"
+#include "core/rnn.h"
 #include "core/parallel.h"
 
 namespace fused_rnn {
@@ -23,7 +23,7 @@ class Backward {
  public:
   using C = Compute<T>;
 
-  Backward(const GruBackward<T>& args, const Threads& threads)
+  Backward(const RnnBackward<T>& args, const Threads& threads)
       : args_(args), threads_(threads), kernels_(kernels<T>()) {}
 
   // What a part has to itself.
@@ -32,6 +32,7 @@ class Backward {
     C* product = nullptr;  // [rows][panel columns], of one gate; with dropout
     C* panel = nullptr;    // a streamed panel
     const T** h_prev = nullptr;
+    const T** c_prev = nullptr;
     std::uint8_t* valid = nullptr;
   };
   void plan();
@@ -42,17 +43,25 @@ class Backward {
  private:
   Index steps() const { return args_.shape.steps; }
   Index units() const { return args_.shape.units; }
-  bool after() const { return args_.options.reset_after; }
+  int gate_count() const { return fused_rnn::gate_count(args_.options); }
+  int gradient_count() const { return gate_gradient_count(args_.options); }
+  int stages() const { return two_stages(args_.options) ? 2 : 1; }
+  // Gates whose products lead to the state itself; the others', to r∘h.
+  int state_gates() const { return stages() == 2 ? kCandidate : gate_count(); }
+  bool cell_state() const { return has_cell_state(args_.options); }
   bool dropout() const { return static_cast<bool>(args_.recurrent_dropout[0]); }
   bool has_operand(int g) const {
-    return after() ? g != kCandidate : g != kRecurrentCandidate;
+    return g < gradient_count() && recurrent_gate(g, args_.options) == g;
   }
+  // Whether a state's gradient passes a step beside the products, where the
+  // step is not masked: through z∘h.
+  bool blends() const { return args_.options.cell == Cell::kGru; }
 
   void prepare();
   void pack_part(Index part) {
-    pack_share(recurrent_, split_, part, split_.panel_columns);
+    pack_share(recurrent_, gate_count(), split_, part, split_.panel_columns);
   }
-  void find_h_prev(const Scratch&, const Slice&, Index t, Index active) const;
+  void find_previous(const Scratch&, const Slice&, Index t, Index active) const;
   void products(const Scratch&, const Slice&, Index t, int first_gate,
                 int end_gate, Index rows, Rows<const C> start);
   void arrive(const Scratch&, const Slice&, Index t);
@@ -77,17 +86,19 @@ class Backward {
     return s ? Rows<const T>{s.at(t, 0) + j, s.row} : Rows<const T>{};
   }
 
-  const GruBackward<T>& args_;
+  const RnnBackward<T>& args_;
   const Threads& threads_;
   const Kernels<T>& kernels_;
 
   Split split_;
   Index row_ = 0;
   RowOrder order_;
-  Panels<T> recurrent_[kGates];  // transposed
+  Panels<T> recurrent_[kMaxGates];  // transposed
   C* carry_ = nullptr;
   C* output_carry_ = nullptr;
-  C* operand_[2][kReserve] = {};  // of the steps of either parity
+  C* d_cell_state_ = nullptr;
+  C* peephole_[kMaxGates] = {};    // null: none
+  C* operand_[2][kMaxGates] = {};  // of the steps of either parity
   C* zeros_ = nullptr;  // [row_]
   PartScratch<Scratch> scratch_;
 };
@@ -97,13 +108,13 @@ void Backward<T>::plan() {
   const Index rows_worth_all_weights =
       std::max<Index>(kernels_.block_rows, units() / kUnitsOfARow);
   split_ = choose_split({threads_.count, steps(), args_.shape.batch, units(),
-                         kGates * units() * units(), kernels_.width,
+                         gate_count() * units() * units(), kernels_.width,
                          kernels_.block_rows, kernels_.max_vectors,
                          rows_worth_all_weights});
   row_ = scratch_row<C>(units(), kernels_.width);
   const Packing packing =
       steps() == 1 ? Packing::kStreamed : Packing::kPacked;
-  for (int g = 0; g < kGates; ++g)
+  for (int g = 0; g < gate_count(); ++g)
     recurrent_[g] = Panels<T>(args_.weights.recurrent[g], true, units(),
                               units(), packing, kernels_);
 }
@@ -112,12 +123,16 @@ template <class T>
 void Backward<T>::layout(Workspace& workspace) {
   const Index batch = args_.shape.batch;
   order_.take(workspace, args_.mask, args_.shape, split_);
-  for (Panels<T>& matrix : recurrent_) matrix.take(workspace);
+  for (int g = 0; g < gate_count(); ++g) {
+    recurrent_[g].take(workspace);
+    if (args_.weights.peephole[g]) peephole_[g] = workspace.take<C>(row_);
+  }
   carry_ = workspace.take<C>(batch * row_);
   if (order_.masked() && args_.d_outputs && !args_.options.zero_output_for_mask)
     output_carry_ = workspace.take<C>(batch * row_);
+  if (cell_state()) d_cell_state_ = workspace.take<C>(batch * row_);
   for (auto& gates : operand_)
-    for (int g = 0; g < kReserve; ++g)
+    for (int g = 0; g < kMaxGates; ++g)
       if (has_operand(g)) gates[g] = workspace.take<C>(batch * row_);
   zeros_ = workspace.take<C>(row_);
 
@@ -131,6 +146,7 @@ void Backward<T>::take_scratch(Workspace& own, Scratch& s) const {
   s.product = own.take<C>(dropout() ? rows * split_.panel_columns : 0);
   s.panel = own.take<C>(recurrent_[0].buffer_size(split_.panel_columns));
   s.h_prev = own.take<const T*>(rows);
+  s.c_prev = own.take<const T*>(cell_state() ? rows : 0);
   s.valid = own.take<std::uint8_t>(rows);
 }
 
@@ -141,21 +157,30 @@ void Backward<T>::prepare() {
   const Slice all{0, batch, 0, units()};
   kernels_.read_rows(args_.d_state, order_.block(all, batch), units(),
                      {carry_, row_});
+  if (cell_state())
+    kernels_.read_rows(args_.d_cell_state, order_.block(all, batch), units(),
+                       {d_cell_state_, row_});
+  for (int g = 0; g < kMaxGates; ++g)
+    if (peephole_[g])
+      kernels_.read_rows({args_.weights.peephole[g], 0}, BlockRows{1}, units(),
+                         {peephole_[g], row_});
   std::fill(zeros_, zeros_ + row_, C(0));
   if (output_carry_)
     std::fill(output_carry_, output_carry_ + batch * row_, C(0));
 }
 
 template <class T>
-void Backward<T>::find_h_prev(const Scratch& s, const Slice& slice, Index t,
-                              Index active) const {
+void Backward<T>::find_previous(const Scratch& s, const Slice& slice, Index t,
+                                Index active) const {
   for (Index i = 0; i < active; ++i) {
     const Index b = order_.batch(slice.row + i);
     const Index previous = order_.previous_valid(t, slice.row + i);
-    if (previous >= 0)
-      s.h_prev[i] = args_.outputs.at(previous, b);
-    else
-      s.h_prev[i] = args_.h0 ? args_.h0.data + b * args_.h0.row : nullptr;
+    const auto of = [&](const Sequence<const T>& kept, Rows<const T> first) {
+      if (previous >= 0) return kept.at(previous, b);
+      return first ? first.data + b * first.row : nullptr;
+    };
+    s.h_prev[i] = of(args_.outputs, args_.h0);
+    if (cell_state()) s.c_prev[i] = of(args_.reserve[kCellState], args_.c0);
   }
 }
 
@@ -199,8 +224,8 @@ void Backward<T>::arrive(const Scratch& s, const Slice& slice, Index t) {
   const Rows<const C> carry{own.data, own.row};
   const Index active = t + 1 < steps() ? order_.active(slice, t + 1) : 0;
   if (active > 0)
-    products(s, slice, t + 1, kUpdate, after() ? kGates : kCandidate, active,
-             carry);
+    products(s, slice, t + 1, 0, state_gates(), active,
+             blends() || order_.masked() ? carry : Rows<const C>{zeros_, 0});
   copy_rows(carry, slice, active, slice.rows, s.d);
 }
 
@@ -210,7 +235,7 @@ void Backward<T>::step(const Scratch& s, const Slice& slice, Index t,
   const Index active = order_.active(slice, t);
   const bool holes = order_.holes(slice, t, active, s.valid);
   const std::uint8_t* valid = holes ? s.valid : nullptr;
-  find_h_prev(s, slice, t, active);
+  find_previous(s, slice, t, active);
 
   const Index unit = slice.unit;
   BackwardTile<T> tile;
@@ -219,28 +244,29 @@ void Backward<T>::step(const Scratch& s, const Slice& slice, Index t,
   tile.unit = unit;
   tile.units = slice.units;
   tile.d = {s.d, row_};
-  tile.carry = rows_of(carry_, slice, unit);
+  if (blends() || order_.masked()) tile.carry = rows_of(carry_, slice, unit);
+  if (cell_state()) tile.d_cell_state = rows_of(d_cell_state_, slice, unit);
   if (output_carry_) tile.output_carry = rows_of(output_carry_, slice, unit);
   tile.h_prev = s.h_prev;
+  tile.c_prev = s.c_prev;
+  tile.output = step_of(args_.outputs, t, unit);
   tile.d_output = step_of(args_.d_outputs, t, unit);
-  for (int g = 0; g < kReserve; ++g) {
+  for (int g = 0; g < gradient_count(); ++g) {
     if (has_operand(g))
       tile.operand[g] = rows_of(operand_[t & 1][g], slice, unit);
-    tile.reserve[g] = step_of(args_.reserve[g], t, unit);
-    if (g < kGates) tile.d_reserve[g] = step_of(args_.d_reserve[g], t, unit);
-    if (args_.d_gates[g])
-      tile.d_gates[g] = {args_.d_gates[g].at(t, 0) + unit,
-                         args_.d_gates[g].row};
+    if (peephole_[g]) tile.peephole[g] = peephole_[g] + unit;
+    tile.d_gates[g] = {args_.d_gates[g].at(t, 0) + unit, args_.d_gates[g].row};
   }
-  if (stage == 0) {
+  for (int r = 0; r < kMaxReserve; ++r) {
+    tile.reserve[r] = step_of(args_.reserve[r], t, unit);
+    tile.d_reserve[r] = step_of(args_.d_reserve[r], t, unit);
+  }
+  if (stage == 0)
     arrive(s, slice, t);
-    after() ? kernels_.backward_after(tile)
-            : kernels_.backward_before_candidate(tile);
-    if (order_.masked()) pass_masked(s, slice, t, active, valid);
-  } else {
-    products(s, slice, t, kCandidate, kGates, active, {zeros_, 0});
-    kernels_.backward_before_reset(tile);
-  }
+  else
+    products(s, slice, t, state_gates(), gate_count(), active, {zeros_, 0});
+  kernels_.backward_gates(args_.options, stage)(tile);
+  if (stage == 0 && order_.masked()) pass_masked(s, slice, t, active, valid);
 }
 
 // Through a masked step the state's gradient passes, and no gate gets any.
@@ -251,9 +277,9 @@ void Backward<T>::pass_masked(const Scratch& s, const Slice& slice, Index t,
   for (Index i = valid ? 0 : active; i < slice.rows; ++i) {
     if (i < active && valid[i]) continue;
     const Index b = order_.batch(slice.row + i);
-    for (const Sequence<T>& d_gate : args_.d_gates)
-      if (d_gate)
-        std::memset(static_cast<void*>(d_gate.at(t, b) + slice.unit), 0, bytes);
+    for (int g = 0; g < gradient_count(); ++g)
+      std::memset(static_cast<void*>(args_.d_gates[g].at(t, b) + slice.unit), 0,
+                  bytes);
     const Slice row{slice.row + i, 1, slice.unit, slice.units};
     if (output_carry_)
       kernels_.add_rows(step_of(args_.d_outputs, t, slice.unit),
@@ -271,6 +297,10 @@ void Backward<T>::pass_masked(const Scratch& s, const Slice& slice, Index t,
 
 template <class T>
 void Backward<T>::finish(const Scratch& s, const Slice& slice) {
+  if (args_.d_c0)
+    kernels_.write_rows({d_cell_state_ + slice.row * row_ + slice.unit, row_},
+                        order_.block(slice, slice.rows), slice.units,
+                        {args_.d_c0.data + slice.unit, args_.d_c0.row});
   if (!args_.d_h0) return;
   arrive(s, slice, -1);
   kernels_.write_rows({s.d, row_}, order_.block(slice, slice.rows), slice.units,
@@ -287,30 +317,28 @@ void Backward<T>::run() {
       const Scratch s = scratch_.of(*this, part);
       const Slice slice = split_.slice(part);
       for (Index t = steps() - 1; t >= 0; --t) {
-        step(s, slice, t, 0);
-        if (!after()) step(s, slice, t, 1);
+        for (int stage = 0; stage < stages(); ++stage) step(s, slice, t, stage);
       }
       finish(s, slice);
     });
     return;
   }
-  const Index stages = after() ? 1 : 2;
-  run_phases(threads_, stages * steps() + 1, split_.parts,
+  run_phases(threads_, stages() * steps() + 1, split_.parts,
              [&](Index phase, Index part) {
                const Scratch s = scratch_.of(*this, part);
                const Slice slice = split_.slice(part);
                if (phase == 0) pack_part(part);
-               if (phase == stages * steps())
+               if (phase == stages() * steps())
                  finish(s, slice);
                else
-                 step(s, slice, steps() - 1 - phase / stages,
-                      static_cast<int>(phase % stages));
+                 step(s, slice, steps() - 1 - phase / stages(),
+                      static_cast<int>(phase % stages()));
              },
-             patience(split_, steps(), sizeof(C)));
+             patience(split_, gate_count(), steps(), sizeof(C)));
 }
 
 }  // namespace
 
-FUSED_RNN_DEFINE_CALL(gru_backward, GruBackward, Backward)
+FUSED_RNN_DEFINE_CALL(rnn_backward, RnnBackward, Backward)
 
 }  // namespace fused_rnn

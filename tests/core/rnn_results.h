@@ -1,7 +1,7 @@
 // All that the contract computes of a problem, by plain loops and by the core,
 // and how the two are compared.
-#ifndef FUSED_RNN_TESTS_CORE_GRU_RESULTS_H_
-#define FUSED_RNN_TESTS_CORE_GRU_RESULTS_H_
+#ifndef FUSED_RNN_TESTS_CORE_RNN_RESULTS_H_
+#define FUSED_RNN_TESTS_CORE_RNN_RESULTS_H_
 
 #include <algorithm>
 #include <cmath>
@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/gru.h"
-#include "core/gru_problem.h"
-#include "core/naive_gru.h"
+#include "core/rnn.h"
+#include "core/rnn_problem.h"
+#include "core/naive_rnn.h"
 #include "core/thread_pool.h"
 
 namespace fused_rnn {
@@ -97,7 +97,7 @@ class Run {
     char text[200];
     std::snprintf(text, sizeof(text), format, static_cast<int>(t),
                   static_cast<int>(b), static_cast<int>(j), got, want, most);
-    const GruShape& s = problem_.what.shape;
+    const RnnShape& s = problem_.what.shape;
     return CHECK_THAT(
         false,
         "%s (T %d, B %d, I %d, H %d; %d bytes, reset %s, mask %d%s, dropout "
@@ -119,22 +119,22 @@ class Run {
 };
 
 template <class T>
-void call(const GruForward<T>& g, const Threads& threads, void* workspace) {
-  gru_forward(g, threads, workspace);
+void call(const RnnForward<T>& g, const Threads& threads, void* workspace) {
+  rnn_forward(g, threads, workspace);
 }
 template <class T>
-void call(const GruBackward<T>& g, const Threads& threads, void* workspace) {
-  gru_backward(g, threads, workspace);
+void call(const RnnBackward<T>& g, const Threads& threads, void* workspace) {
+  rnn_backward(g, threads, workspace);
 }
 template <class T>
-void call(const GruInputGradient<T>& g, const Threads& threads,
+void call(const RnnInputGradient<T>& g, const Threads& threads,
           void* workspace) {
-  gru_input_gradient(g, threads, workspace);
+  rnn_input_gradient(g, threads, workspace);
 }
 template <class T>
-void call(const GruWeightGradient<T>& g, const Threads& threads,
+void call(const RnnWeightGradient<T>& g, const Threads& threads,
           void* workspace) {
-  gru_weight_gradient(g, threads, workspace);
+  rnn_weight_gradient(g, threads, workspace);
 }
 
 template <class G>
@@ -146,21 +146,21 @@ void run(const G& g, int count) {
 
 template <class T>
 struct Results {
-  Array<T> outputs, state, reserve[kReserve];
-  Array<T> d_gates[kReserve], d_h0, d_x;
-  Array<T> d_kernel[kGates], d_recurrent[kGates];
-  Array<T> d_bias[kGates], d_recurrent_bias[kGates];
+  Array<T> outputs, state, reserve[kGruReserve];
+  Array<T> d_gates[kGruReserve], d_h0, d_x;
+  Array<T> d_kernel[kGruGates], d_recurrent[kGruGates];
+  Array<T> d_bias[kGruGates], d_recurrent_bias[kGruGates];
 
   explicit Results(const Problem<T>& p)
       : outputs(p.outputs.fresh()),
         state(p.state.fresh()),
         d_h0(p.d_h0.fresh()),
         d_x(p.d_x.fresh()) {
-    for (int g = 0; g < kReserve; ++g) {
+    for (int g = 0; g < kGruReserve; ++g) {
       reserve[g] = p.reserve[g].fresh();
       d_gates[g] = p.d_gates[g].fresh();
     }
-    for (int g = 0; g < kGates; ++g) {
+    for (int g = 0; g < kGruGates; ++g) {
       d_kernel[g] = p.d_kernel[g].fresh();
       d_recurrent[g] = p.d_recurrent[g].fresh();
       d_bias[g] = p.d_bias[g].fresh();
@@ -168,8 +168,8 @@ struct Results {
     }
   }
 
-  void receive(GruWeightGradient<T>& g, bool reset_after) const {
-    for (int i = 0; i < kGates; ++i) {
+  void receive(RnnWeightGradient<T>& g, bool reset_after) const {
+    for (int i = 0; i < kGruGates; ++i) {
       g.d_kernel[i] = d_kernel[i].rows();
       g.d_recurrent[i] = d_recurrent[i].rows();
       g.d_bias[i] = d_bias[i].at(0, 0);
@@ -189,7 +189,7 @@ constexpr const char* kRecurrentNames[] = {"d_recurrent z", "d_recurrent r",
 template <class T, class F>
 void for_results(const Problem<T>& p, const Results<T>& a, const Results<T>& b,
                  F f) {
-  const GruShape& s = p.what.shape;
+  const RnnShape& s = p.what.shape;
   const Index forward = s.inputs + s.units, backward = 3 * s.units;
   const Index rows = s.steps * s.batch;
   f("outputs", a.outputs, b.outputs, forward);
@@ -201,7 +201,7 @@ void for_results(const Problem<T>& p, const Results<T>& a, const Results<T>& b,
   // A product of all steps' factors: so are the relative errors.
   f("d_h0", a.d_h0, b.d_h0, backward * std::max<Index>(1, s.steps));
   f("d_x", a.d_x, b.d_x, backward);
-  for (int g = 0; g < kGates; ++g) {
+  for (int g = 0; g < kGruGates; ++g) {
     f(kKernelNames[g], a.d_kernel[g], b.d_kernel[g], rows);
     f(kRecurrentNames[g], a.d_recurrent[g], b.d_recurrent[g], rows);
     f("d_bias", a.d_bias[g], b.d_bias[g], rows);
@@ -214,12 +214,12 @@ void for_results(const Problem<T>& p, const Results<T>& a, const Results<T>& b,
 template <class T>
 Results<T> naive_results(const Problem<T>& p) {
   Results<T> r(p);
-  naive::gru_forward(p.forward(r.outputs, r.state, r.reserve));
-  naive::gru_backward(p.backward(r.outputs, r.reserve, r.d_gates, r.d_h0));
-  naive::gru_input_gradient(p.input_gradient(r.d_gates, r.d_x));
-  GruWeightGradient<T> w = p.weight_gradient(r.outputs, r.reserve, r.d_gates);
+  naive::rnn_forward(p.forward(r.outputs, r.state, r.reserve));
+  naive::rnn_backward(p.backward(r.outputs, r.reserve, r.d_gates, r.d_h0));
+  naive::rnn_input_gradient(p.input_gradient(r.d_gates, r.d_x));
+  RnnWeightGradient<T> w = p.weight_gradient(r.outputs, r.reserve, r.d_gates);
   r.receive(w, p.options.reset_after);
-  naive::gru_weight_gradient(w);
+  naive::rnn_weight_gradient(w);
   return r;
 }
 
@@ -233,7 +233,7 @@ Results<T> core_results(const Core& core, const Problem<T>& p,
   core(p.forward(r.outputs, r.state, r.reserve));
   core(p.backward(given.outputs, given.reserve, r.d_gates, r.d_h0));
   core(p.input_gradient(given.d_gates, r.d_x));
-  GruWeightGradient<T> w =
+  RnnWeightGradient<T> w =
       p.weight_gradient(given.outputs, given.reserve, given.d_gates);
   r.receive(w, p.options.reset_after);
   core(w);
@@ -243,4 +243,4 @@ Results<T> core_results(const Core& core, const Problem<T>& p,
 }  // namespace test
 }  // namespace fused_rnn
 
-#endif  // FUSED_RNN_TESTS_CORE_GRU_RESULTS_H_
+#endif  // FUSED_RNN_TESTS_CORE_RNN_RESULTS_H_

@@ -12,7 +12,7 @@ class Forward {
  public:
   using C = Compute<T>;
 
-  explicit Forward(const GruForward<T>& args)
+  explicit Forward(const RnnForward<T>& args)
       : args_(args),
         chunk_(chunk_steps(args.shape)),
         plan_(plan_persistent<T>(args.shape, dropout())) {}
@@ -28,7 +28,7 @@ class Forward {
   bool after() const { return args_.options.reset_after; }
   bool dropout() const { return static_cast<bool>(args_.recurrent_dropout[0]); }
   // Gates whose products read the state itself.
-  int state_gates() const { return after() ? kGates : kCandidate; }
+  int state_gates() const { return after() ? kGruGates : kCandidate; }
   bool reads_h0_in_place() const {
     return kComputesAsStored<T> && steps() > 0 && args_.h0.row >= units();
   }
@@ -56,10 +56,10 @@ class Forward {
     return state(t);
   }
   Rows<C> slot(C* base, Index row, int slot) const {
-    return {base + row * kGates * units() + slot * units(), kGates * units()};
+    return {base + row * kGruGates * units() + slot * units(), kGruGates * units()};
   }
 
-  const GruForward<T>& args_;
+  const RnnForward<T>& args_;
   const Index chunk_;  // steps projected at once
   const PersistentPlan plan_;
   bool x_in_place_ = false;
@@ -75,7 +75,7 @@ class Forward {
   unsigned* arrived_ = nullptr;
   C* z_ = nullptr;
   C* reset_h_ = nullptr;
-  C* dropped_[kGates] = {};
+  C* dropped_[kGruGates] = {};
 };
 
 template <class T>
@@ -85,14 +85,14 @@ void Forward<T>::layout(Workspace& workspace) {
     recurrent_.take(workspace, args_.weights, units());
     first_.find(recurrent_.gates, kUpdate, state_gates(), units(), dropout());
     if (!after())
-      second_.find(recurrent_.gates, kCandidate, kGates, units(), false);
+      second_.find(recurrent_.gates, kCandidate, kGruGates, units(), false);
   }
   h_ = workspace.take<C>(states);
   if (plan_) {
     next_h_ = workspace.take<C>(states);
     arrived_ = workspace.take<unsigned>(1);
   } else {
-    gh_ = workspace.take<C>(kGates * states);
+    gh_ = workspace.take<C>(kGruGates * states);
   }
   if (!after()) {
     z_ = workspace.take<C>(states);
@@ -101,8 +101,8 @@ void Forward<T>::layout(Workspace& workspace) {
   for (int g = 0; dropout() && g < state_gates(); ++g)
     dropped_[g] = workspace.take<C>(states);
   if (inputs() == 0) return;
-  kernel_.find(args_.weights.kernel, kUpdate, kGates, units(), false);
-  gx_ = workspace.take<C>(chunk_ * kGates * states);
+  kernel_.find(args_.weights.kernel, kUpdate, kGruGates, units(), false);
+  gx_ = workspace.take<C>(chunk_ * kGruGates * states);
   x_in_place_ = static_cast<bool>(
       as_matrix(args_.x, 0, steps(), batch(), inputs()));
   if (!x_in_place_) x_ = workspace.take<T>(chunk_ * batch() * inputs());
@@ -179,7 +179,7 @@ Error Forward<T>::products(const Device& device, Index t,
     FUSED_RNN_TRY(multiply(device, false, false, false, batch(),
                            run.gates * units(), units(), operand(t, run.first),
                            run.matrix, slot(gh_, 0, run.slot)));
-    for (int g = 0; g < kGates; ++g)
+    for (int g = 0; g < kGruGates; ++g)
       if (gates.slot[g] >= run.slot && gates.slot[g] < run.slot + run.gates)
         s->gh[g] = read_only(slot(gh_, 0, gates.slot[g]));
   }
@@ -193,13 +193,13 @@ ForwardStep<T> Forward<T>::all_steps() const {
   s.shape.units = static_cast<int>(units());
   s.shape.wide = wide();
   s.shape.options = args_.options;
-  std::copy_n(args_.weights.bias, kGates, s.bias);
-  std::copy_n(args_.weights.recurrent_bias, kGates, s.recurrent_bias);
+  std::copy_n(args_.weights.bias, kGruGates, s.bias);
+  std::copy_n(args_.weights.recurrent_bias, kGruGates, s.recurrent_bias);
   s.h_next = {h_, units()};
   s.z = {z_, units()};
   s.reset_h = {reset_h_, units()};
-  std::copy_n(args_.recurrent_dropout, kGates, s.dropout);
-  for (int g = 0; g < kGates; ++g)
+  std::copy_n(args_.recurrent_dropout, kGruGates, s.dropout);
+  for (int g = 0; g < kGruGates; ++g)
     if (dropped_[g]) s.dropped[g] = {dropped_[g], units()};
   return s;
 }
@@ -207,12 +207,12 @@ ForwardStep<T> Forward<T>::all_steps() const {
 template <class T>
 void Forward<T>::set_step(Index t, ForwardStep<T>* s) const {
   set_mask(args_.mask, t, &s->shape);
-  for (int g = 0; gx_ && g < kGates; ++g)
+  for (int g = 0; gx_ && g < kGruGates; ++g)
     s->gx[g] = read_only(slot(gx_, t % chunk_ * batch(), kernel_.slot[g]));
   s->h_prev = state(t);
   s->output = at_step(args_.outputs, t);
   if (t > 0) s->previous_output = read_only(at_step(args_.outputs, t - 1));
-  for (int i = 0; i < kReserve; ++i)
+  for (int i = 0; i < kGruReserve; ++i)
     s->reserve[i] = at_step(args_.reserve[i], t);
 }
 
@@ -236,11 +236,11 @@ Error Forward<T>::run_persistent(const Device& device) const {
   PersistentForward<T> p;
   p.plan = plan_;
   p.arrived = arrived_;
-  std::copy_n(args_.weights.recurrent, kGates, p.recurrent);
+  std::copy_n(args_.weights.recurrent, kGruGates, p.recurrent);
   p.mask_step = args_.mask.step;
-  p.gx_step = batch() * kGates * units();
+  p.gx_step = batch() * kGruGates * units();
   p.output_step = args_.outputs.step;
-  for (int i = 0; i < kReserve; ++i) p.reserve_step[i] = args_.reserve[i].step;
+  for (int i = 0; i < kGruReserve; ++i) p.reserve_step[i] = args_.reserve[i].step;
   Rows<C> last{h_, units()};  // where the state is, if it is in scratch
   Rows<C> next{next_h_, units()};
   for (Index t = 0; t < steps(); t += chunk_) {
@@ -277,7 +277,7 @@ Error Forward<T>::run(const Device& device) {
 
 }  // namespace
 
-FUSED_RNN_DEFINE_CUDA_CALL(gru_forward, GruForward, Forward)
+FUSED_RNN_DEFINE_CUDA_CALL(rnn_forward, RnnForward, Forward)
 
 }  // namespace cuda
 }  // namespace fused_rnn

@@ -13,7 +13,7 @@ class Backward {
  public:
   using C = Compute<T>;
 
-  explicit Backward(const GruBackward<T>& args)
+  explicit Backward(const RnnBackward<T>& args)
       : args_(args), plan_(plan_persistent<T>(args.shape, dropout())) {}
 
   void layout(Workspace&);
@@ -36,10 +36,10 @@ class Backward {
   void read_products(BackwardStep<T>*) const;
 
   Rows<C> operand(int slot) const {
-    return {operand_ + slot * units(), kGates * units()};
+    return {operand_ + slot * units(), kGruGates * units()};
   }
 
-  const GruBackward<T>& args_;
+  const RnnBackward<T>& args_;
   const PersistentPlan plan_;
   RecurrentWeights<T> recurrent_;
   GateRuns<C> last_;   // what reads the state; in order of time, the later
@@ -49,24 +49,24 @@ class Backward {
   C* operand_ = nullptr;       // [B, 3H]; persistent: two of [3, B, H]
   unsigned* arrived_ = nullptr;
   C* d_reset_h_ = nullptr;     // [B, H]
-  C* product_[kGates] = {};    // [B, H]
+  C* product_[kGruGates] = {};    // [B, H]
   int* previous_ = nullptr;    // [T, B]
 };
 
 template <class T>
 void Backward<T>::layout(Workspace& workspace) {
   const Index states = batch() * units();
-  const int state_gates = after() ? kGates : kCandidate;
+  const int state_gates = after() ? kGruGates : kCandidate;
   carry_ = workspace.take<C>(states);
   if (plan_) {
-    operand_ = workspace.take<C>(2 * kGates * states);
+    operand_ = workspace.take<C>(2 * kGruGates * states);
     arrived_ = workspace.take<unsigned>(1);
   } else {
     recurrent_.take(workspace, args_.weights, units());
     last_.find(recurrent_.gates, kUpdate, state_gates, units(), dropout());
     if (!after())
-      first_.find(recurrent_.gates, kCandidate, kGates, units(), false);
-    operand_ = workspace.take<C>(kGates * states);
+      first_.find(recurrent_.gates, kCandidate, kGruGates, units(), false);
+    operand_ = workspace.take<C>(kGruGates * states);
     if (!after()) d_reset_h_ = workspace.take<C>(states);
   }
   for (int g = 0; dropout() && g < state_gates; ++g)
@@ -125,7 +125,7 @@ Error Backward<T>::products(const Device& device, const GateRuns<C>& gates,
 
 template <class T>
 void Backward<T>::read_products(BackwardStep<T>* s) const {
-  for (int g = 0; g < kGates; ++g)
+  for (int g = 0; g < kGruGates; ++g)
     if (product_[g]) s->product[g] = {product_[g], units()};
 }
 
@@ -140,7 +140,7 @@ BackwardStep<T> Backward<T>::all_steps() const {
   s.h0 = args_.h0;
   s.carry = {carry_, units()};
   s.carry_in = read_only(s.carry);
-  std::copy_n(args_.recurrent_dropout, kGates, s.dropout);
+  std::copy_n(args_.recurrent_dropout, kGruGates, s.dropout);
   if (output_carry_) s.output_carry = {output_carry_, units()};
   return s;
 }
@@ -151,10 +151,10 @@ void Backward<T>::set_step(Index t, BackwardStep<T>* s) const {
   s->step = t;
   if (previous_) s->previous = previous_ + t * batch();
   s->d_output = at_step(args_.d_outputs, t);
-  for (int i = 0; i < kReserve; ++i) {
+  for (int i = 0; i < kGruReserve; ++i) {
     s->reserve[i] = at_step(args_.reserve[i], t);
     s->d_gates[i] = at_step(args_.d_gates[i], t);
-    if (i < kGates) s->d_reserve[i] = at_step(args_.d_reserve[i], t);
+    if (i < kGruGates) s->d_reserve[i] = at_step(args_.d_reserve[i], t);
   }
 }
 
@@ -183,17 +183,17 @@ Error Backward<T>::run_persistent(const Device& device) const {
   p.steps = static_cast<int>(steps());
   p.last = all_steps();
   set_step(steps() - 1, &p.last);
-  std::copy_n(args_.weights.recurrent, kGates, p.recurrent);
+  std::copy_n(args_.weights.recurrent, kGruGates, p.recurrent);
   p.operand[0] = operand_;
-  p.operand[1] = operand_ + kGates * batch() * units();
+  p.operand[1] = operand_ + kGruGates * batch() * units();
   p.d_h0 = args_.d_h0;
   p.arrived = arrived_;
   p.mask_step = args_.mask.step;
   p.d_output_step = args_.d_outputs.step;
-  for (int i = 0; i < kReserve; ++i) {
+  for (int i = 0; i < kGruReserve; ++i) {
     p.reserve_step[i] = args_.reserve[i].step;
     p.d_gates_step[i] = args_.d_gates[i].step;
-    if (i < kGates) p.d_reserve_step[i] = args_.d_reserve[i].step;
+    if (i < kGruGates) p.d_reserve_step[i] = args_.d_reserve[i].step;
   }
   return launch_persistent_backward(p, device.stream);
 }
@@ -204,7 +204,7 @@ Error Backward<T>::run(const Device& device) {
   FUSED_RNN_TRY(start(device));
   if (plan_) return run_persistent(device);
   BackwardStep<T> s = all_steps();
-  for (int g = 0; g < kGates; ++g) {
+  for (int g = 0; g < kGruGates; ++g) {
     const int slot = g == kCandidate && !after() ? first_.slot[g]
                                                  : last_.slot[g];
     s.operand[recurrent_gate(g, args_.options)] = operand(slot);
@@ -218,7 +218,7 @@ Error Backward<T>::run(const Device& device) {
 
 }  // namespace
 
-FUSED_RNN_DEFINE_CUDA_CALL(gru_backward, GruBackward, Backward)
+FUSED_RNN_DEFINE_CUDA_CALL(rnn_backward, RnnBackward, Backward)
 
 }  // namespace cuda
 }  // namespace fused_rnn

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/cpu/gru_forward.h"
+#include "core/cpu/rnn_forward.h"
 
 namespace fused_rnn {
 
@@ -10,7 +10,7 @@ template <class T>
 void Forward<T>::project(const Scratch& s, const Slice& slice, Index t,
                          Index chunk, int gate, Index j, Index count,
                          Index gx_column) {
-  const Index gx_row = kGates * gate_columns_;
+  const Index gx_row = gate_count() * gate_columns_;
   // Rows first, first + stride, ... of gx from n rows of a.
   const auto rows = [&](Rows<const C> a, Index n, Index first, Index stride) {
     kernel_[gate].product(
@@ -53,7 +53,7 @@ void Forward<T>::project_chunk(const Scratch& s, const Slice& slice, Index t) {
   }
   // One step projects each panel just before its recurrent product.
   if (one_step()) return;
-  for (int g = 0; g < kGates; ++g)
+  for (int g = 0; g < gate_count(); ++g)
     for_each_panel(slice.unit, slice.units, kernel_columns_,
                    [&](Index j, Index n) {
                      project(s, slice, t, chunk, g, j, n, j - slice.unit);
@@ -64,15 +64,13 @@ void Forward<T>::project_chunk(const Scratch& s, const Slice& slice, Index t) {
 template <class T>
 void Forward<T>::products(const Scratch& s, const Slice& slice, Index t,
                           int stage, Index active, Index j, Index count) {
-  const Index gx_row = kGates * gate_columns_;
+  const Index gx_row = gate_count() * gate_columns_;
   C* gx = s.gx + s.first_row[t % chunk_] * gx_row + gx_column(slice, j);
-  const int first_gate = stage == 0 ? kUpdate : kCandidate;
-  const int end_gate = stage == 0 && !after() ? kCandidate : kGates;
-  for (int g = first_gate; g < end_gate; ++g) {
+  for (int g = first_gate(stage); g < end_gate(stage); ++g) {
     if (one_step()) project(s, slice, t, 1, g, j, count, 0);
     Rows<C> sum{gx + g * gate_columns_, gx_row};
     Rows<const C> init{sum.data, sum.row};
-    if (g == kCandidate && after()) {
+    if (after() && g == kCandidate) {
       init = {recurrent_bias_ + j, 0};
       sum = {s.gh_c + gx_column(slice, j), gate_columns_};
     }
@@ -86,35 +84,33 @@ template <class T>
 void Forward<T>::gates(const Scratch& s, const Slice& slice, Index t, int stage,
                        Index active, const std::uint8_t* valid, Index j,
                        Index count) {
-  const Index gx_row = kGates * gate_columns_;
+  const Index gx_row = gate_count() * gate_columns_;
   const Index column = gx_column(slice, j);
   const C* gx = s.gx + s.first_row[t % chunk_] * gx_row + column;
   ForwardTile<T> tile;
   tile.rows = order_.block(slice, active, valid);
   tile.units = count;
   tile.options = args_.options;
-  for (int g = 0; g < kGates; ++g)
+  for (int g = 0; g < gate_count(); ++g) {
     tile.gate[g] = {gx + g * gate_columns_, gx_row};
+    if (peephole_[g]) tile.peephole[g] = peephole_[g] + j;
+  }
   tile.gh_c = {s.gh_c + column, gate_columns_};
   tile.h_prev = at(state(t), slice.row, j);
   tile.h_next = at(Rows<C>{h_[(t + 1) & 1], row_}, slice.row, j);
   if (args_.outputs)
     tile.output = {args_.outputs.at(t, 0) + j, args_.outputs.row};
-  for (int r = 0; r < kReserve; ++r)
+  for (int r = 0; r < kMaxReserve; ++r)
     if (args_.reserve[r])
       tile.reserve[r] = {args_.reserve[r].at(t, 0) + j, args_.reserve[r].row};
-  if (after()) {
-    kernels_.forward_after(tile);
-  } else if (stage == 0) {
-    tile.reset_h = at(Rows<C>{reset_h_, row_}, slice.row, j);
-    kernels_.forward_before_gates(tile);
-    if (dropout())
-      kernels_.scale_rows({tile.reset_h.data, row_},
-                          at(args_.recurrent_dropout[kCandidate], 0, j),
-                          tile.rows, count, tile.reset_h);
-  } else {
-    kernels_.forward_before_candidate(tile);
-  }
+  if (reset_h_) tile.reset_h = at(Rows<C>{reset_h_, row_}, slice.row, j);
+  if (cell_state_)
+    tile.cell_state = at(Rows<C>{cell_state_, row_}, slice.row, j);
+  kernels_.forward_gates(args_.options, stage)(tile);
+  if (dropout() && stage + 1 < stages())
+    kernels_.scale_rows({tile.reset_h.data, row_},
+                        at(args_.recurrent_dropout[kCandidate], 0, j),
+                        tile.rows, count, tile.reset_h);
 }
 
 template <class T>
@@ -131,7 +127,7 @@ void Forward<T>::step(const Scratch& s, const Slice& slice, Index t,
                                   });
                    gates(s, slice, t, stage, active, valid, j, count);
                  });
-  if (stage == 0 && !after()) return;
+  if (stage + 1 < stages()) return;
   if (order_.masked()) carry_masked(slice, t, active, valid);
   if (dropout()) drop(slice, t + 1, active);
 }
@@ -167,17 +163,24 @@ void Forward<T>::carry_masked(const Slice& slice, Index t, Index active,
 template <class T>
 void Forward<T>::drop(const Slice& slice, Index t, Index active) {
   if (t >= steps()) return;
-  for (int g = 0; g < (after() ? kGates : kCandidate); ++g)
+  for (int g = 0; g < end_gate(0); ++g) {
+    if (shares_dropout(g)) continue;
     kernels_.scale_rows(
         at(state(t), slice.row, slice.unit),
         at(args_.recurrent_dropout[g], 0, slice.unit),
         order_.block(slice, active), slice.units,
         at(Rows<C>{dropped_[t & 1][g], row_}, slice.row, slice.unit));
+  }
 }
 
 // Each row's state is what its last valid step left.
 template <class T>
 void Forward<T>::finish(const Slice& slice) {
+  if (cell_state_ && args_.cell_state)
+    kernels_.write_rows(at(Rows<const C>{cell_state_, row_}, slice.row,
+                           slice.unit),
+                        order_.block(slice, slice.rows), slice.units,
+                        at(args_.cell_state, 0, slice.unit));
   if (!args_.state) return;
   for (Index i = 0; i < slice.rows; ++i) {
     const Index position = slice.row + i;
@@ -195,8 +198,7 @@ void Forward<T>::run_rows(Index part) {
   for (Index t = 0; t < steps(); ++t) {
     for_each_block(slice, [&](const Slice& block) {
       if (t % chunk_ == 0) project_chunk(s, block, t);
-      step(s, block, t, 0);
-      if (!after()) step(s, block, t, 1);
+      for (int stage = 0; stage < stages(); ++stage) step(s, block, t, stage);
     });
   }
   finish(slice);
@@ -206,14 +208,13 @@ template <class T>
 void Forward<T>::run_columns(Index phase, Index part) {
   const Scratch s = scratch_.of(*this, part);
   const Slice slice = split_.slice(part);
-  const Index stages = after() ? 1 : 2;
-  if (phase == stages * steps()) {
+  if (phase == stages() * steps()) {
     finish(slice);
     return;
   }
-  const Index t = phase / stages;
+  const Index t = phase / stages();
   if (phase == 0) pack_part(part);
-  const Index stage = phase % stages;
+  const Index stage = phase % stages();
   for_each_block(slice, [&](const Slice& block) {
     // A block's inputs serve both stages, where no other block comes between.
     if (t % chunk_ == 0 && (stage == 0 || block.rows < slice.rows))
@@ -231,29 +232,29 @@ void Forward<T>::run() {
       phase == 0 ? pack_part(part) : run_rows(part);
     });
   } else {
-    run_phases(threads_, (after() ? 1 : 2) * steps() + 1, split_.parts,
+    run_phases(threads_, stages() * steps() + 1, split_.parts,
                [&](Index phase, Index part) { run_columns(phase, part); },
-               patience(split_, steps(), sizeof(C)));
+               patience(split_, gate_count(), steps(), sizeof(C)));
   }
 }
 
-FUSED_RNN_DEFINE_CALL(gru_forward, GruForward, Forward)
+FUSED_RNN_DEFINE_CALL(rnn_forward, RnnForward, Forward)
 
 template <class T>
-std::size_t packed_bytes(const GruForward<T>& args, const Threads& threads) {
+std::size_t packed_bytes(const RnnForward<T>& args, const Threads& threads) {
   return Forward<T>(args, threads).packed_bytes();
 }
 
 template <class T>
-void gru_pack(const GruForward<T>& args, const Threads& threads,
+void rnn_pack(const RnnForward<T>& args, const Threads& threads,
               void* packed) {
   Forward<T>(args, threads).pack(packed);
 }
 
 #define FUSED_RNN_INSTANTIATE(T)                                           \
   template class Forward<T>;                                               \
-  template std::size_t packed_bytes(const GruForward<T>&, const Threads&); \
-  template void gru_pack(const GruForward<T>&, const Threads&, void*);
+  template std::size_t packed_bytes(const RnnForward<T>&, const Threads&); \
+  template void rnn_pack(const RnnForward<T>&, const Threads&, void*);
 FUSED_RNN_INSTANTIATE(float)
 FUSED_RNN_INSTANTIATE(double)
 FUSED_RNN_INSTANTIATE(Half)

@@ -1,20 +1,20 @@
-// The contract of the core on a GPU: the calls of core/gru.h with pointers to
+// The contract of the core on a GPU: the calls of core/rnn.h with pointers to
 // device memory, on a stream. Plain C++, for rooms that see no CUDA header.
 //
 // A call enqueues all it does on the stream. It allocates nothing, waits for
 // nothing and makes no stream, event or handle, so that a CUDA graph can
 // capture it. It reads its arguments before it returns.
 //
-// What differs from core/gru.h:
+// What differs from core/rnn.h:
 // - Sizes but for the number of steps are below 2^31, steps times batch rows
 //   too if there is a mask; else the call returns an error.
 // - `packed` is not looked at.
 // - Rows of weights and of their gradients do not overlap.
 // - Same arguments, same bits: as far as the caller's matrix product holds it.
-#ifndef FUSED_RNN_CORE_CUDA_GRU_CUDA_H_
-#define FUSED_RNN_CORE_CUDA_GRU_CUDA_H_
+#ifndef FUSED_RNN_CORE_CUDA_RNN_CUDA_H_
+#define FUSED_RNN_CORE_CUDA_RNN_CUDA_H_
 
-#include "core/gru.h"
+#include "core/rnn.h"
 
 namespace fused_rnn {
 namespace cuda {
@@ -73,23 +73,23 @@ struct Device {
 
 // Bytes of device memory that a call needs, aligned to kWorkspaceAlignment.
 template <class T>
-std::size_t workspace_bytes(const GruForward<T>&);
+std::size_t workspace_bytes(const RnnForward<T>&);
 template <class T>
-std::size_t workspace_bytes(const GruBackward<T>&);
+std::size_t workspace_bytes(const RnnBackward<T>&);
 template <class T>
-std::size_t workspace_bytes(const GruInputGradient<T>&);
+std::size_t workspace_bytes(const RnnInputGradient<T>&);
 template <class T>
-std::size_t workspace_bytes(const GruWeightGradient<T>&);
+std::size_t workspace_bytes(const RnnWeightGradient<T>&);
 
 template <class T>
-Error gru_forward(const GruForward<T>&, const Device&, void* workspace);
+Error rnn_forward(const RnnForward<T>&, const Device&, void* workspace);
 template <class T>
-Error gru_backward(const GruBackward<T>&, const Device&, void* workspace);
+Error rnn_backward(const RnnBackward<T>&, const Device&, void* workspace);
 template <class T>
-Error gru_input_gradient(const GruInputGradient<T>&, const Device&,
+Error rnn_input_gradient(const RnnInputGradient<T>&, const Device&,
                          void* workspace);
 template <class T>
-Error gru_weight_gradient(const GruWeightGradient<T>&, const Device&,
+Error rnn_weight_gradient(const RnnWeightGradient<T>&, const Device&,
                           void* workspace);
 
 }  // namespace cuda
@@ -101,4 +101,4 @@ Error gru_weight_gradient(const GruWeightGradient<T>&, const Device&,
     if (const ::fused_rnn::cuda::Error error = (call)) return error;     \
   } while (false)
 
-#endif  // FUSED_RNN_CORE_CUDA_GRU_CUDA_H_
+#endif  // FUSED_RNN_CORE_CUDA_RNN_CUDA_H_
