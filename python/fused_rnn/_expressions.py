@@ -2,7 +2,7 @@
 
 Second derivatives are taken of these; the kernels compute the same, faster.
 Everything runs in order of processing, as [T, B, ...]; half types are computed
-in float32. Formulas and names follow ``_reference_cell``.
+in float32. Formulas and names follow ``reference.cell_gru``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""The cells of the oracle and the derivation of their gradients.
+"""The cells of the GRU and the derivation of their gradients.
 
-Notation. ``∘`` is the elementwise product, ``·`` the matrix product. B rows of
-a batch, T steps, I inputs, H units. h is the state before a step, h' the state
-after it. f is the recurrent activation (usually the logistic function σ), g the
-activation (usually tanh). A bar marks a value before its activation, so
-z = f(z̄). Gates are z (update; TensorFlow's block cell calls it u), r (reset)
-and c (candidate).
+Notation and rules are those of ``common``. Gates are z (update; TensorFlow's
+block cell calls it u), r (reset) and c (candidate).
 
 The two conventions differ in where the reset gate acts:
 
@@ -25,10 +21,7 @@ The two conventions differ in where the reset gate acts:
     both:
         h' = z∘h + (1−z)∘c
 
-Derivation of the gradient. For a loss L write d_v = ∂L/∂v. Four rules are
-enough: v = a∘b gives d_a = d_v∘b and d_b = d_v∘a; v = f(a) gives
-d_a = d_v∘f'(a); V = A·W gives d_A = d_V·Wᵀ and d_W = Aᵀ·d_V; a value that is
-used more than once gets the sum of what its uses send back.
+Derivation of the gradient.
 
 State update. h' = z∘h + (1−z)∘c sends back
 
@@ -57,19 +50,17 @@ Both:
     d_x = d_z̄·K_zᵀ + d_r̄·K_rᵀ + d_c̄·K_cᵀ      d_K = xᵀ·[d_z̄ d_r̄ d_c̄]
     d_R_z = hᵀ·d_z̄     d_R_r = hᵀ·d_r̄     d_b = Σ_batch [d_z̄ d_r̄ d_c̄]
 
-Recurrent dropout multiplies the h that enters a gate's product by a mask m of
-that gate: h∘m_z, h∘m_r, and h∘m_c (or r∘h∘m_c). By the first rule the mask
-multiplies what the product sends back to h. The h in the state update is not
-masked.
-
-Sequences. Step t reads the state that step t−1 wrote, so its d_h' is the sum
-of what arrives at output t and of the d_h of step t+1; the gradients of the
-weights are sums over the steps. See ``reference.gru`` for masked steps.
+Recurrent dropout: the h of the products is h∘m_z, h∘m_r, and h∘m_c (or
+r∘h∘m_c).
 """
 
 from typing import NamedTuple, Optional
 
 import numpy as np
+
+from fused_rnn.reference.common import (
+    ACTIVATIONS, as_float64, check_bias, dropped, sigmoid,
+)
 
 
 class BlockCellOutput(NamedTuple):
@@ -89,40 +80,6 @@ class CellOutput(NamedTuple):
     c: np.ndarray
     h: np.ndarray
     s: Optional[np.ndarray]
-
-
-def _sigmoid(a):
-    # exp of a non-positive number cannot overflow.
-    e = np.exp(-np.abs(a))
-    return np.where(a >= 0, 1.0, e) / (1.0 + e)
-
-
-def _elu(a):
-    return np.where(a > 0, a, np.expm1(np.minimum(a, 0.0)))
-
-
-# name -> (function, derivative), both of the value before the activation.
-# hard_sigmoid is Keras 3's, relu6(a + 3) / 6. At a kink the derivative is the
-# one that TensorFlow takes: 0 for relu and hard_sigmoid, 1 for elu.
-ACTIVATIONS = {
-    "tanh": (np.tanh, lambda a: 1.0 - np.tanh(a) ** 2),
-    "sigmoid": (_sigmoid, lambda a: _sigmoid(a) * _sigmoid(-a)),
-    "relu": (lambda a: np.maximum(a, 0.0), lambda a: 1.0 * (a > 0)),
-    "linear": (lambda a: a, np.ones_like),
-    "hard_sigmoid": (
-        lambda a: np.clip(a / 6.0 + 0.5, 0.0, 1.0),
-        lambda a: (np.abs(a) < 3.0) / 6.0,
-    ),
-    "softsign": (
-        lambda a: a / (1.0 + np.abs(a)),
-        lambda a: 1.0 / (1.0 + np.abs(a)) ** 2,
-    ),
-    "elu": (_elu, lambda a: np.where(a >= 0, 1.0, np.exp(np.minimum(a, 0.0)))),
-}
-
-
-def as_float64(*arrays):
-    return [None if a is None else np.asarray(a, np.float64) for a in arrays]
 
 
 def gru_block_cell(x, h_prev, w_ru, w_c, b_ru, b_c):
@@ -147,8 +104,8 @@ def gru_block_cell(x, h_prev, w_ru, w_c, b_ru, b_c):
     )
     units = h_prev.shape[1]
     ru_bar = np.concatenate([x, h_prev], axis=1) @ w_ru + b_ru
-    r = _sigmoid(ru_bar[:, :units])
-    u = _sigmoid(ru_bar[:, units:])
+    r = sigmoid(ru_bar[:, :units])
+    u = sigmoid(ru_bar[:, units:])
     c = np.tanh(np.concatenate([x, r * h_prev], axis=1) @ w_c + b_c)
     return BlockCellOutput(r, u, c, u * h_prev + (1.0 - u) * c)
 
@@ -203,19 +160,8 @@ def _split_bias(bias, units, reset_after):
     if bias is None:
         return zeros, zeros
     expected = (2, 3 * units) if reset_after else (3 * units,)
-    if bias.shape != expected:
-        raise ValueError(
-            f"bias: expected shape {expected} with reset_after={reset_after}, "
-            f"got {bias.shape}"
-        )
+    check_bias(bias, expected, f" with reset_after={reset_after}")
     return (bias[0], bias[1]) if reset_after else (bias, zeros)
-
-
-def _dropped(h, recurrent_dropout_mask):
-    """The h that enters each gate's product: h∘m_z, h∘m_r, h∘m_c."""
-    if recurrent_dropout_mask is None:
-        return h, h, h
-    return tuple(h * m for m in recurrent_dropout_mask)
 
 
 def _before_activation(
@@ -229,7 +175,7 @@ def _before_activation(
     x_z, x_r, x_c = _gates(x @ kernel + input_bias)
     R_z, R_r, R_c = _gates(recurrent_kernel)
     q_z, q_r, q_c = _gates(recurrent_bias)
-    h_z, h_r, h_c = _dropped(h, recurrent_dropout_mask)
+    h_z, h_r, h_c = dropped(h, recurrent_dropout_mask, 3)
 
     z_bar = x_z + h_z @ R_z + q_z
     r_bar = x_r + h_r @ R_r + q_r
@@ -300,7 +246,7 @@ def gru_cell_grad(
         recurrent_activation, mask,
     )
     R_z, R_r, R_c = _gates(recurrent_kernel)
-    h_z, h_r, h_c = _dropped(h_prev, mask)
+    h_z, h_r, h_c = dropped(h_prev, mask, 3)
     m_z, m_r, m_c = (1.0, 1.0, 1.0) if mask is None else mask
 
     d_c_bar = (d_c + d_h * (1.0 - z)) * g_prime(c_bar)
