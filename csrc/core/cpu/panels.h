@@ -73,17 +73,17 @@ class Panels {
   // are all or none. c and init stand at column j; init may be c.
   void product(Index rows, Rows<const C> a, Index depth, Index j, Index count,
                C* buffer, Rows<const C> init, Rows<C> c) const {
-    if (depth == 0 || packing_ == Packing::kPacked) {
-      const Rows<const C> panel{packed_ + j * depth_, padded(count)};
-      multiply(rows, a, depth, panel, count, init, c,
-               panel_behind(panel, depth, blocks_of(rows, count)));
-      return;
-    }
     if (packing_ == Packing::kRowByRow) {
       for (Index i = 0; i < rows; ++i)
         kernels_->row_product(a.data + i * a.row, depth,
                               {source_.data + j, source_.row}, count,
                               init.data + i * init.row, c.data + i * c.row);
+      return;
+    }
+    if (depth == 0 || packing_ == Packing::kPacked) {
+      const Rows<const C> panel{packed_ + j * depth_, padded(count)};
+      multiply(rows, a, depth, panel, count, init, c,
+               panel_behind(panel, depth, blocks_of(rows, count)));
       return;
     }
     Index done = 0;
