@@ -75,6 +75,8 @@ void test_problem(const Problem<T>& p, const char* name, bool all_calls) {
   if (all_calls) test_calls(core, p, want, got, check);
 }
 
+const Kind kGruKinds[] = {kKinds[0], kKinds[1]};
+
 // More rows than a chunk of them: three chunks of an odd number of steps.
 const Case kChunks = {"chunks of steps", {420, 41, 2, 3}};
 
@@ -84,11 +86,11 @@ void test_type() {
   for (const Case& c : kCases) {
     const Index states = c.shape.steps * c.shape.batch * c.shape.units;
     for (int i = 0; i < kSeeds; ++i) {
-      for (bool reset_after : {false, true}) {
+      for (const Kind& kind : kGruKinds) {
         // Kernels are wide where rows are dense and units a multiple.
         const bool dense = (seed / 2) % 2 == 0;
-        test_problem(Problem<T>(c, reset_after, seed++, dense),
-                     "CUDA emulation", states <= kMostStates);
+        test_problem(Problem<T>(c, kind, seed++, dense), "CUDA emulation",
+                     states <= kMostStates);
       }
     }
   }
@@ -96,9 +98,8 @@ void test_type() {
 
 void test_chunks() {
   if (kThreads) return;
-  for (bool reset_after : {false, true})
-    test_problem(Problem<float>(kChunks, reset_after, 1), "CUDA emulation",
-                 false);
+  for (const Kind& kind : kGruKinds)
+    test_problem(Problem<float>(kChunks, kind, 1), "CUDA emulation", false);
 }
 
 // Fails the n-th of all products.
@@ -214,8 +215,8 @@ void test_persistent_type() {
     if (c.shape.steps * c.shape.batch > (kThreads ? 20 : 60) ||
         c.shape.units > 50)
       continue;
-    for (bool reset_after : {false, true}) {
-      Problem<T> p(c, reset_after, seed++);
+    for (const Kind& kind : kGruKinds) {
+      Problem<T> p(c, kind, seed++);
       p.has_dropout = false;
       test_problem(p, "persistent CUDA emulation", false);
     }
@@ -233,7 +234,7 @@ void test_persistent() {
     test_persistent_type<float>();
     if (kThreads) continue;
     if (limits.blocks == 1) {
-      Problem<float> chunks(kChunks, true, 1);
+      Problem<float> chunks(kChunks, kGruKinds[1], 1);
       chunks.has_dropout = false;
       test_problem(chunks, "persistent CUDA emulation", false);
     }

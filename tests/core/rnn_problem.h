@@ -159,28 +159,43 @@ struct Case {
   RnnShape shape;
 };
 
+// The members of the family.
+struct Kind {
+  const char* name;
+  Cell cell;
+  bool reset_after;
+};
+inline const Kind kKinds[] = {
+    {"GRU, reset before", Cell::kGru, false},
+    {"GRU, reset after", Cell::kGru, true},
+    {"LSTM", Cell::kLstm, false},
+    {"simple RNN", Cell::kSimpleRnn, false},
+};
+
 template <class T>
 struct Problem {
   Case what;
+  Kind kind;
   RnnOptions options;
   Masking masking = Masking::kNone;
-  Array<T> x, h0;
-  Array<T> kernel[kGruGates], recurrent[kGruGates];
-  Array<T> bias[kGruGates], recurrent_bias[kGruGates];
-  Array<T> dropout[kGruGates];
+  Array<T> x, h0, c0;
+  Array<T> kernel[kMaxGates], recurrent[kMaxGates];
+  Array<T> bias[kMaxGates], recurrent_bias[kMaxGates], peephole[kMaxGates];
+  Array<T> dropout[kMaxGates];
   Array<std::uint8_t> mask;
   // Incoming gradients.
-  Array<T> d_outputs, d_state, d_reserve[kGruGates];
+  Array<T> d_outputs, d_state, d_cell_state, d_reserve[kMaxReserve];
   // The layouts of what is written.
-  Array<T> outputs, state, reserve[kGruReserve], d_gates[kGruReserve], d_h0, d_x;
-  Array<T> d_kernel[kGruGates], d_recurrent[kGruGates];
-  Array<T> d_bias[kGruGates], d_recurrent_bias[kGruGates];
-  bool has_h0, has_bias, has_dropout, has_d_outputs, has_d_state, has_d_reserve;
+  Array<T> outputs, state, cell_state, reserve[kMaxReserve];
+  Array<T> d_gates[kMaxGates], d_h0, d_c0, d_x;
+  Array<T> d_kernel[kMaxGates], d_recurrent[kMaxGates];
+  Array<T> d_bias[kMaxGates], d_recurrent_bias[kMaxGates];
+  bool has_h0, has_c0, has_bias, has_dropout, shares_dropout, has_peephole;
+  bool has_d_outputs, has_d_state, has_d_cell_state, has_d_reserve;
 
   // With `dense` rows have no gaps and start where the allocator puts them.
-  Problem(const Case& c, bool reset_after, std::uint32_t seed,
-          bool dense = false)
-      : what(c) {
+  Problem(const Case& c, const Kind& k, std::uint32_t seed, bool dense = false)
+      : what(c), kind(k) {
     Random random(seed);
     const auto layout_of = [&] {
       Layout layout = random_layout(random);
@@ -189,7 +204,8 @@ struct Problem {
     };
     const Index t = c.shape.steps, b = c.shape.batch, i = c.shape.inputs,
                 h = c.shape.units;
-    options.reset_after = reset_after;
+    options.cell = kind.cell;
+    options.reset_after = kind.reset_after;
     options.zero_output_for_mask = coin(random);
     if (random() % 3 == 0) {
       const Activation any[] = {
@@ -197,7 +213,7 @@ struct Problem {
           Activation::kSoftsign, Activation::kRelu,        Activation::kLinear,
           Activation::kElu};
       // Over many steps only what keeps states bounded: a candidate that is,
-      // and an update gate between 0 and 1.
+      // and gates between 0 and 1.
       const bool few = t <= 3;
       options.activation = any[random() % (few ? 7 : 4)];
       options.recurrent_activation = any[random() % (few ? 7 : 2)];
@@ -208,7 +224,14 @@ struct Problem {
     has_dropout = random() % 3 == 0;
     has_d_outputs = random() % 4 != 0;
     has_d_state = random() % 4 != 0;
-    has_d_reserve = random() % 3 == 0;
+    has_d_reserve = cell_is(Cell::kSimpleRnn) ? false : random() % 3 == 0;
+    has_c0 = cell_is(Cell::kLstm) && coin(random);
+    has_d_cell_state = cell_is(Cell::kLstm) && coin(random);
+    has_peephole = cell_is(Cell::kLstm) && random() % 3 == 0;
+    shares_dropout = coin(random);
+    if (cell_is(Cell::kLstm) && coin(random)) options.forget_bias = 1;
+    // A value that all types have: what is cut off is told by it.
+    if (cell_is(Cell::kLstm) && random() % 3 == 0) options.cell_clip = 0.375;
 
     const auto sequence = [&](Array<T>& a, Index n, double scale) {
       a = Array<T>(layout_of(), t, b, n);
@@ -222,17 +245,19 @@ struct Problem {
     };
     sequence(x, i, 1);
     rows(h0, b, h, 1);
+    rows(c0, b, h, 1);
     const double small = 1 / std::sqrt(1.0 + i + h);
-    for (int g = 0; g < kGruGates; ++g) {
+    for (int g = 0; g < kMaxGates; ++g) {
       rows(kernel[g], i, h, 2 * small);
       rows(recurrent[g], h, h, 2 * small);
       rows(bias[g], 1, h, 0.5);
       rows(recurrent_bias[g], 1, h, 0.5);
+      rows(peephole[g], 1, h, 0.5);
       rows(dropout[g], b, h, 1);
       dropout[g].for_each([&](Index, Index, Index, T& value) {
         value = from_compute<T>(coin(random) ? 0 : 2);
       });
-      sequence(d_reserve[g], h, 1);
+      sequence(d_gates[g], h, 0);
       d_kernel[g] = kernel[g].fresh();
       d_recurrent[g] = recurrent[g].fresh();
       d_bias[g] = bias[g].fresh();
@@ -240,13 +265,16 @@ struct Problem {
     }
     sequence(d_outputs, h, 1);
     rows(d_state, b, h, 1);
+    rows(d_cell_state, b, h, 1);
     sequence(outputs, h, 0);
     rows(state, b, h, 0);
+    rows(cell_state, b, h, 0);
     rows(d_h0, b, h, 0);
+    rows(d_c0, b, h, 0);
     sequence(d_x, i, 0);
-    for (int g = 0; g < kGruReserve; ++g) {
-      sequence(reserve[g], h, 0);
-      sequence(d_gates[g], h, 0);
+    for (int r = 0; r < kMaxReserve; ++r) {
+      sequence(reserve[r], h, 0);
+      sequence(d_reserve[r], h, 1);
     }
     make_mask(random);
   }
@@ -257,83 +285,99 @@ struct Problem {
     return {view.data, view.step, view.row};
   }
 
-  RnnForward<T> forward(const Array<T>& out, const Array<T>& last,
-                        const Array<T> (&kept)[kGruReserve]) const {
+  bool cell_is(Cell cell) const { return kind.cell == cell; }
+  int gates() const { return gate_count(options); }
+  int gate_gradients() const { return gate_gradient_count(options); }
+  int kept_count() const { return reserve_count(options); }
+
+  // Into the arrays of `r`, which has the members of Results.
+  template <class Results>
+  RnnForward<T> forward(const Results& r) const {
     RnnForward<T> g;
     g.shape = what.shape;
     g.options = options;
     g.x = x.inputs();
     if (has_h0) g.h0 = h0.input_rows();
+    if (has_c0) g.c0 = c0.input_rows();
     g.weights = weights();
     g.mask = mask_view();
-    g.outputs = out.sequence();
-    g.state = last.rows();
-    for (int i = 0; i < reserves(); ++i) g.reserve[i] = kept[i].sequence();
+    g.outputs = r.outputs.sequence();
+    g.state = r.state.rows();
+    if (has_cell_state(options)) {
+      g.cell_state = r.cell_state.rows();
+      g.reserve[kCellOutput] = r.reserve[kCellOutput].sequence();
+    }
+    for (int i = 0; i < kept_count(); ++i)
+      g.reserve[i] = r.reserve[i].sequence();
     set_dropout(g.recurrent_dropout);
     return g;
   }
 
-  // Of a pass that left `out` and `kept`.
-  RnnBackward<T> backward(const Array<T>& out, const Array<T> (&kept)[kGruReserve],
-                          const Array<T> (&d)[kGruReserve],
-                          const Array<T>& d_first) const {
+  // Of a pass that left its outputs and reserve in `given`.
+  template <class Results>
+  RnnBackward<T> backward(const Results& given, const Results& r) const {
     RnnBackward<T> g;
     g.shape = what.shape;
     g.options = options;
     g.weights = weights();
     if (has_h0) g.h0 = h0.input_rows();
-    g.outputs = out.inputs();
+    if (has_c0) g.c0 = c0.input_rows();
+    g.outputs = given.outputs.inputs();
     g.mask = mask_view();
     set_dropout(g.recurrent_dropout);
-    for (int i = 0; i < reserves(); ++i) {
-      g.reserve[i] = kept[i].inputs();
-      g.d_gates[i] = d[i].sequence();
-    }
+    for (int i = 0; i < kept_count(); ++i)
+      g.reserve[i] = given.reserve[i].inputs();
+    for (int i = 0; i < gate_gradients(); ++i)
+      g.d_gates[i] = r.d_gates[i].sequence();
     if (has_d_outputs) g.d_outputs = d_outputs.inputs();
     if (has_d_state) g.d_state = d_state.input_rows();
-    for (int i = 0; has_d_reserve && i < kGruGates; ++i) {
+    if (has_d_cell_state) g.d_cell_state = d_cell_state.input_rows();
+    // Of a GRU's gates; of an LSTM's, and of c_t and g(c_t).
+    const int arriving = cell_is(Cell::kLstm) ? kMaxReserve : gates();
+    for (int i = 0; has_d_reserve && i < arriving; ++i)
       g.d_reserve[i] = d_reserve[i].inputs();
-    }
-    g.d_h0 = d_first.rows();
+    g.d_h0 = r.d_h0.rows();
+    if (has_cell_state(options)) g.d_c0 = r.d_c0.rows();
     return g;
   }
 
-  RnnInputGradient<T> input_gradient(const Array<T> (&d)[kGruReserve],
-                                     const Array<T>& to) const {
+  template <class Results>
+  RnnInputGradient<T> input_gradient(const Results& given,
+                                     const Results& r) const {
     RnnInputGradient<T> g;
     g.shape = what.shape;
+    g.options = options;
     g.weights = weights();
     g.mask = mask_view();
-    for (int i = 0; i < kGruGates; ++i) g.d_gates[i] = d[i].inputs();
-    g.d_x = to.sequence();
+    for (int i = 0; i < gates(); ++i) g.d_gates[i] = given.d_gates[i].inputs();
+    g.d_x = r.d_x.sequence();
     return g;
   }
 
   // Without destinations.
-  RnnWeightGradient<T> weight_gradient(const Array<T>& out,
-                                       const Array<T> (&kept)[kGruReserve],
-                                       const Array<T> (&d)[kGruReserve]) const {
+  template <class Results>
+  RnnWeightGradient<T> weight_gradient(const Results& given) const {
     RnnWeightGradient<T> g;
     g.shape = what.shape;
     g.options = options;
     g.x = x.inputs();
     if (has_h0) g.h0 = h0.input_rows();
-    g.outputs = out.inputs();
-    if (!options.reset_after) g.reset = kept[kReset].inputs();
+    g.outputs = given.outputs.inputs();
+    if (two_stages(options)) g.reset = given.reserve[kReset].inputs();
     g.mask = mask_view();
     set_dropout(g.recurrent_dropout);
-    for (int i = 0; i < reserves(); ++i) g.d_gates[i] = d[i].inputs();
+    for (int i = 0; i < gate_gradients(); ++i)
+      g.d_gates[i] = given.d_gates[i].inputs();
     return g;
   }
-
-  int reserves() const { return options.reset_after ? kGruReserve : kGruGates; }
 
  private:
   RnnWeights<T> weights() const {
     RnnWeights<T> w;
-    for (int g = 0; g < kGruGates; ++g) {
+    for (int g = 0; g < gates(); ++g) {
       w.kernel[g] = kernel[g].input_rows();
       w.recurrent[g] = recurrent[g].input_rows();
+      if (has_peephole && g != kCellInput) w.peephole[g] = peephole[g].at(0, 0);
       if (!has_bias) continue;
       w.bias[g] = bias[g].at(0, 0);
       if (options.reset_after) w.recurrent_bias[g] = recurrent_bias[g].at(0, 0);
@@ -342,9 +386,8 @@ struct Problem {
   }
 
   void set_dropout(Rows<const T> (&to)[kMaxGates]) const {
-    for (int g = 0; has_dropout && g < kGruGates; ++g) {
-      to[g] = dropout[g].input_rows();
-    }
+    for (int g = 0; has_dropout && g < gates(); ++g)
+      to[g] = dropout[shares_dropout ? 0 : g].input_rows();
   }
 
   // What lies in x at masked steps is not to be looked at.

@@ -100,12 +100,11 @@ class Run {
     const RnnShape& s = problem_.what.shape;
     return CHECK_THAT(
         false,
-        "%s (T %d, B %d, I %d, H %d; %d bytes, reset %s, mask %d%s, dropout "
-        "%d, activations %d %d), %s, %d threads: %s %s",
-        problem_.what.name, static_cast<int>(s.steps),
+        "%s, %s (T %d, B %d, I %d, H %d; %d bytes, mask %d%s, dropout %d, "
+        "activations %d %d), %s, %d threads: %s %s",
+        problem_.kind.name, problem_.what.name, static_cast<int>(s.steps),
         static_cast<int>(s.batch), static_cast<int>(s.inputs),
         static_cast<int>(s.units), static_cast<int>(sizeof(T)),
-        problem_.options.reset_after ? "after" : "before",
         static_cast<int>(problem_.masking),
         problem_.options.zero_output_for_mask ? " zero" : "",
         problem_.has_dropout, static_cast<int>(problem_.options.activation),
@@ -146,21 +145,21 @@ void run(const G& g, int count) {
 
 template <class T>
 struct Results {
-  Array<T> outputs, state, reserve[kGruReserve];
-  Array<T> d_gates[kGruReserve], d_h0, d_x;
-  Array<T> d_kernel[kGruGates], d_recurrent[kGruGates];
-  Array<T> d_bias[kGruGates], d_recurrent_bias[kGruGates];
+  Array<T> outputs, state, cell_state, reserve[kMaxReserve];
+  Array<T> d_gates[kMaxGates], d_h0, d_c0, d_x;
+  Array<T> d_kernel[kMaxGates], d_recurrent[kMaxGates];
+  Array<T> d_bias[kMaxGates], d_recurrent_bias[kMaxGates];
 
   explicit Results(const Problem<T>& p)
       : outputs(p.outputs.fresh()),
         state(p.state.fresh()),
+        cell_state(p.cell_state.fresh()),
         d_h0(p.d_h0.fresh()),
+        d_c0(p.d_c0.fresh()),
         d_x(p.d_x.fresh()) {
-    for (int g = 0; g < kGruReserve; ++g) {
-      reserve[g] = p.reserve[g].fresh();
+    for (int r = 0; r < kMaxReserve; ++r) reserve[r] = p.reserve[r].fresh();
+    for (int g = 0; g < kMaxGates; ++g) {
       d_gates[g] = p.d_gates[g].fresh();
-    }
-    for (int g = 0; g < kGruGates; ++g) {
       d_kernel[g] = p.d_kernel[g].fresh();
       d_recurrent[g] = p.d_recurrent[g].fresh();
       d_bias[g] = p.d_bias[g].fresh();
@@ -168,57 +167,61 @@ struct Results {
     }
   }
 
-  void receive(RnnWeightGradient<T>& g, bool reset_after) const {
-    for (int i = 0; i < kGruGates; ++i) {
+  void receive(RnnWeightGradient<T>& g) const {
+    for (int i = 0; i < gate_count(g.options); ++i) {
       g.d_kernel[i] = d_kernel[i].rows();
       g.d_recurrent[i] = d_recurrent[i].rows();
       g.d_bias[i] = d_bias[i].at(0, 0);
-      if (reset_after) g.d_recurrent_bias[i] = d_recurrent_bias[i].at(0, 0);
+      if (g.options.reset_after)
+        g.d_recurrent_bias[i] = d_recurrent_bias[i].at(0, 0);
     }
   }
 };
 
-constexpr const char* kReserveNames[] = {"z", "r", "c", "gh_c"};
-constexpr const char* kGateNames[] = {"d_z", "d_r", "d_c", "d_gh_c"};
-constexpr const char* kKernelNames[] = {"d_kernel z", "d_kernel r",
-                                        "d_kernel c"};
-constexpr const char* kRecurrentNames[] = {"d_recurrent z", "d_recurrent r",
-                                       "d_recurrent c"};
 
 // f(name, array of a, array of b, terms of its sums) for all that is computed.
 template <class T, class F>
 void for_results(const Problem<T>& p, const Results<T>& a, const Results<T>& b,
                  F f) {
   const RnnShape& s = p.what.shape;
-  const Index forward = s.inputs + s.units, backward = 3 * s.units;
+  const Index forward = s.inputs + s.units, backward = p.gates() * s.units;
   const Index rows = s.steps * s.batch;
   f("outputs", a.outputs, b.outputs, forward);
   f("state", a.state, b.state, forward);
-  for (int g = 0; g < p.reserves(); ++g) {
-    f(kReserveNames[g], a.reserve[g], b.reserve[g], forward);
-    f(kGateNames[g], a.d_gates[g], b.d_gates[g], backward);
-  }
+  const auto numbered = [](const char* what, int i) {
+    return std::string(what) + " " + std::to_string(i);
+  };
+  for (int i = 0; i < p.kept_count(); ++i)
+    f(numbered("reserve", i).c_str(), a.reserve[i], b.reserve[i], forward);
+  for (int g = 0; g < p.gate_gradients(); ++g)
+    f(numbered("d_gates", g).c_str(), a.d_gates[g], b.d_gates[g], backward);
   // A product of all steps' factors: so are the relative errors.
-  f("d_h0", a.d_h0, b.d_h0, backward * std::max<Index>(1, s.steps));
+  const Index through = backward * std::max<Index>(1, s.steps);
+  f("d_h0", a.d_h0, b.d_h0, through);
+  if (has_cell_state(p.options)) {
+    f("cell state", a.cell_state, b.cell_state, forward);
+    f("g(c_t)", a.reserve[kCellOutput], b.reserve[kCellOutput], forward);
+    f("d_c0", a.d_c0, b.d_c0, through);
+  }
   f("d_x", a.d_x, b.d_x, backward);
-  for (int g = 0; g < kGruGates; ++g) {
-    f(kKernelNames[g], a.d_kernel[g], b.d_kernel[g], rows);
-    f(kRecurrentNames[g], a.d_recurrent[g], b.d_recurrent[g], rows);
+  for (int g = 0; g < p.gates(); ++g) {
+    f(numbered("d_kernel", g).c_str(), a.d_kernel[g], b.d_kernel[g], rows);
+    f(numbered("d_recurrent", g).c_str(), a.d_recurrent[g], b.d_recurrent[g],
+      rows);
     f("d_bias", a.d_bias[g], b.d_bias[g], rows);
-    if (p.options.reset_after) {
+    if (p.options.reset_after)
       f("d_recurrent_bias", a.d_recurrent_bias[g], b.d_recurrent_bias[g], rows);
-    }
   }
 }
 
 template <class T>
 Results<T> naive_results(const Problem<T>& p) {
   Results<T> r(p);
-  naive::rnn_forward(p.forward(r.outputs, r.state, r.reserve));
-  naive::rnn_backward(p.backward(r.outputs, r.reserve, r.d_gates, r.d_h0));
-  naive::rnn_input_gradient(p.input_gradient(r.d_gates, r.d_x));
-  RnnWeightGradient<T> w = p.weight_gradient(r.outputs, r.reserve, r.d_gates);
-  r.receive(w, p.options.reset_after);
+  naive::rnn_forward(p.forward(r));
+  naive::rnn_backward(p.backward(r, r));
+  naive::rnn_input_gradient(p.input_gradient(r, r));
+  RnnWeightGradient<T> w = p.weight_gradient(r);
+  r.receive(w);
   naive::rnn_weight_gradient(w);
   return r;
 }
@@ -230,12 +233,11 @@ template <class T, class Core>
 Results<T> core_results(const Core& core, const Problem<T>& p,
                         const Results<T>& given) {
   Results<T> r(p);
-  core(p.forward(r.outputs, r.state, r.reserve));
-  core(p.backward(given.outputs, given.reserve, r.d_gates, r.d_h0));
-  core(p.input_gradient(given.d_gates, r.d_x));
-  RnnWeightGradient<T> w =
-      p.weight_gradient(given.outputs, given.reserve, given.d_gates);
-  r.receive(w, p.options.reset_after);
+  core(p.forward(r));
+  core(p.backward(given, r));
+  core(p.input_gradient(given, r));
+  RnnWeightGradient<T> w = p.weight_gradient(given);
+  r.receive(w);
   core(w);
   return r;
 }

@@ -56,10 +56,12 @@ RnnForward<T> slice(RnnForward<T> g, Index first, Index count) {
   g.shape.batch = count;
   shift(g.x, first);
   shift(g.h0, first);
+  shift(g.c0, first);
   if (g.mask.data) g.mask.data += first * g.mask.row;
   for (auto& rows : g.recurrent_dropout) shift(rows, first);
   shift(g.outputs, first);
   shift(g.state, first);
+  shift(g.cell_state, first);
   for (auto& sequence : g.reserve) shift(sequence, first);
   return g;
 }
@@ -67,14 +69,17 @@ template <class T>
 RnnBackward<T> slice(RnnBackward<T> g, Index first, Index count) {
   g.shape.batch = count;
   shift(g.h0, first);
+  shift(g.c0, first);
   shift(g.outputs, first);
   for (auto& sequence : g.reserve) shift(sequence, first);
   if (g.mask.data) g.mask.data += first * g.mask.row;
   for (auto& rows : g.recurrent_dropout) shift(rows, first);
   shift(g.d_outputs, first);
   shift(g.d_state, first);
+  shift(g.d_cell_state, first);
   for (auto& sequence : g.d_reserve) shift(sequence, first);
   shift(g.d_h0, first);
+  shift(g.d_c0, first);
   for (auto& sequence : g.d_gates) shift(sequence, first);
   return g;
 }
@@ -87,9 +92,8 @@ void test_batch_cut(const Core& core, const Problem<T>& p, const Results<T>& giv
   if (batch < 2) return;
   const Index cut = 1 + batch / 3;
   const Results<T> r(p);
-  const auto forward = p.forward(r.outputs, r.state, r.reserve);
-  const auto backward =
-      p.backward(given.outputs, given.reserve, r.d_gates, r.d_h0);
+  const auto forward = p.forward(r);
+  const auto backward = p.backward(given, r);
   core(slice(forward, 0, cut));
   core(slice(forward, cut, batch - cut));
   core(slice(backward, 0, cut));
@@ -97,10 +101,12 @@ void test_batch_cut(const Core& core, const Problem<T>& p, const Results<T>& giv
   check.same("outputs of a cut batch", r.outputs, whole.outputs);
   check.same("state of a cut batch", r.state, whole.state);
   check.same("d_h0 of a cut batch", r.d_h0, whole.d_h0);
-  for (int g = 0; g < p.reserves(); ++g) {
-    check.same("reserve of a cut batch", r.reserve[g], whole.reserve[g]);
+  check.same("cell state of a cut batch", r.cell_state, whole.cell_state);
+  check.same("d_c0 of a cut batch", r.d_c0, whole.d_c0);
+  for (int i = 0; i < p.kept_count(); ++i)
+    check.same("reserve of a cut batch", r.reserve[i], whole.reserve[i]);
+  for (int g = 0; g < p.gate_gradients(); ++g)
     check.same("d_gates of a cut batch", r.d_gates[g], whole.d_gates[g]);
-  }
 }
 
 // What nobody wants is not written, and what is left has the same bits.
@@ -108,46 +114,50 @@ template <class T, class Core>
 void test_unwanted(const Core& core, const Problem<T>& p, const Results<T>& given,
                    const Results<T>& whole, const Run<T>& check) {
   const Results<T> r(p);
-  auto g = p.forward(r.outputs, r.state, r.reserve);
+  auto g = p.forward(r);
   for (auto& sequence : g.reserve) sequence = {};
   g.outputs = {};
+  g.cell_state = {};
   core(g);
   check.same("the state alone", r.state, whole.state);
 
-  g = p.forward(r.outputs, r.state, r.reserve);
+  g = p.forward(r);
   for (auto& sequence : g.reserve) sequence = {};
   g.state = {};
   core(g);
   check.same("the outputs alone", r.outputs, whole.outputs);
+  check.same("the cell state without the state", r.cell_state,
+             whole.cell_state);
 
-  const int only = static_cast<int>(p.what.shape.units) % p.reserves();
-  g = p.forward(r.outputs, r.state, r.reserve);
-  for (int i = 0; i < kGruReserve; ++i) {
-    if (i != only) g.reserve[i] = {};
+  if (p.kept_count() > 0) {
+    const int only = static_cast<int>(p.what.shape.units) % p.kept_count();
+    g = p.forward(r);
+    for (int i = 0; i < kMaxReserve; ++i)
+      if (i != only) g.reserve[i] = {};
+    core(g);
+    check.same("one of the reserve", r.reserve[only], whole.reserve[only]);
   }
-  core(g);
-  check.same("one of the reserve", r.reserve[only], whole.reserve[only]);
 
-  auto back = p.backward(given.outputs, given.reserve, r.d_gates, r.d_h0);
+  auto back = p.backward(given, r);
   back.d_h0 = {};
+  back.d_c0 = {};
   core(back);
-  for (int i = 0; i < p.reserves(); ++i) {
+  for (int i = 0; i < p.gate_gradients(); ++i)
     check.same("d_gates without d_h0", r.d_gates[i], whole.d_gates[i]);
-  }
 
-  auto w = p.weight_gradient(given.outputs, given.reserve, given.d_gates);
-  w.d_kernel[kReset] = r.d_kernel[kReset].rows();
+  const int last = p.gates() - 1, middle = p.gates() / 2;
+  auto w = p.weight_gradient(given);
+  w.d_kernel[middle] = r.d_kernel[middle].rows();
   core(w);
-  check.same("d_kernel alone", r.d_kernel[kReset], whole.d_kernel[kReset]);
-  w.d_kernel[kReset] = {};
-  w.d_recurrent[kCandidate] = r.d_recurrent[kCandidate].rows();
+  check.same("d_kernel alone", r.d_kernel[middle], whole.d_kernel[middle]);
+  w.d_kernel[middle] = {};
+  w.d_recurrent[last] = r.d_recurrent[last].rows();
   core(w);
-  check.same("d_recurrent alone", r.d_recurrent[kCandidate],
-             whole.d_recurrent[kCandidate]);
-  w.d_recurrent[kCandidate] = {};
-  w.d_bias[kUpdate] = r.d_bias[kUpdate].at(0, 0);
+  check.same("d_recurrent alone", r.d_recurrent[last], whole.d_recurrent[last]);
+  w.d_recurrent[last] = {};
+  w.d_bias[0] = r.d_bias[0].at(0, 0);
   core(w);
-  check.same("d_bias alone", r.d_bias[kUpdate], whole.d_bias[kUpdate]);
+  check.same("d_bias alone", r.d_bias[0], whole.d_bias[0]);
 }
 
 // Outputs that may be inputs.
@@ -165,17 +175,33 @@ void test_in_place(const Core& core, const Problem<T>& p, const Results<T>& give
   };
   if (p.has_h0) {
     const Array<T> h = p.h0.copy();
-    auto g = p.forward(r.outputs, r.state, r.reserve);
+    const Array<T> c = p.c0.copy();
+    auto g = p.forward(r);
     g.h0 = h.input_rows();
     g.state = h.rows();
+    if (p.has_c0) {
+      g.c0 = c.input_rows();
+      g.cell_state = c.rows();
+    }
     core(g);
+    if (p.has_c0) same_values("cell state in place of c0", c, whole.cell_state);
     same_values("state in place of h0", h, whole.state);
     check.same("outputs with state in place of h0", r.outputs, whole.outputs);
   }
-  Array<T> kept[kGruReserve];
-  for (int i = 0; i < kGruReserve; ++i) kept[i] = given.reserve[i].copy();
-  auto g = p.backward(given.outputs, kept, kept, r.d_h0);
+  auto g = p.backward(given, r);
+  const bool over_reserve = p.gate_gradients() <= p.kept_count();
+  Array<T> kept[kMaxGates];
+  for (int i = 0; over_reserve && i < p.gate_gradients(); ++i) {
+    kept[i] = given.reserve[i].copy();
+    g.reserve[i] = kept[i].inputs();
+    g.d_gates[i] = kept[i].sequence();
+  }
   const Array<T> d_state = p.d_state.copy(), h0 = p.h0.copy();
+  const Array<T> d_cell_state = p.d_cell_state.copy();
+  if (p.has_d_cell_state) {
+    g.d_cell_state = d_cell_state.input_rows();
+    g.d_c0 = d_cell_state.rows();
+  }
   const bool over_d_state = p.has_d_state;
   if (over_d_state) {
     g.d_state = d_state.input_rows();
@@ -185,9 +211,10 @@ void test_in_place(const Core& core, const Problem<T>& p, const Results<T>& give
     g.d_h0 = h0.rows();
   }
   core(g);
-  for (int i = 0; i < p.reserves(); ++i) {
+  for (int i = 0; over_reserve && i < p.gate_gradients(); ++i)
     same_values("d_gates in place of the reserve", kept[i], whole.d_gates[i]);
-  }
+  if (p.has_d_cell_state)
+    same_values("d_c0 in place of d_cell_state", d_cell_state, whole.d_c0);
   if (over_d_state) {
     same_values("d_h0 in place of d_state", d_state, whole.d_h0);
   } else if (p.has_h0) {

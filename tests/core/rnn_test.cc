@@ -1,4 +1,4 @@
-// The core against plain loops: every instruction set, type and convention,
+// The core against plain loops: every instruction set, type and cell,
 // over shapes named by the edge that they hit and random options and layouts.
 #include <string>
 #include <vector>
@@ -61,9 +61,8 @@ void test_type() {
   std::uint32_t seed = 1;
   const auto test = [&seed](const Case& c, const std::vector<int>& teams) {
     for (int i = 0; i < kSeeds; ++i) {
-      for (bool reset_after : {false, true}) {
-        test_problem(Problem<T>(c, reset_after, seed++), teams);
-      }
+      for (const Kind& kind : kKinds)
+        test_problem(Problem<T>(c, kind, seed++), teams);
     }
   };
   for (const Case& c : kCases) test(c, kThreads);
