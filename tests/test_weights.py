@@ -7,34 +7,43 @@ the library itself is asked too.
 
 import numpy as np
 import pytest
+from helpers_reference import CASES
 
 from fused_rnn import reference, weights
 
 BATCH, INPUTS, UNITS = 3, 2, 4
+# What PyTorch and cuDNN have; ONNX has a GRU that resets before, too.
+AFTER = ["gru_after", "lstm", "simple_rnn"]
+GRU = CASES["gru_before"]
 
 
 def sigmoid(a):
     return 1 / (1 + np.exp(-a))
 
 
-def keras_weights(reset_after, bias=True, seed=0):
+def keras_weights(case, bias=True, seed=0, inputs=INPUTS):
     rng = np.random.default_rng(seed)
-    shape = (2, 3 * UNITS) if reset_after else (3 * UNITS,)
-    return weights.KerasWeights(
-        rng.normal(size=(INPUTS, 3 * UNITS)),
-        rng.normal(size=(UNITS, 3 * UNITS)),
-        rng.normal(size=shape) if bias else None,
-    )
+    values = case.weights(rng, inputs, UNITS, bias)
+    return weights.KerasWeights(**{"bias": None, **values})
 
 
-@pytest.fixture
-def x():
-    return np.random.default_rng(1).normal(size=(BATCH, INPUTS))
+def draw_x_and_states(case):
+    """x [B, I], and of the states, h and perhaps c, [B, H] each."""
+    rng = np.random.default_rng(1)
+    return rng.normal(size=(BATCH, INPUTS)), [
+        rng.normal(size=(BATCH, UNITS)) for _ in case.states
+    ]
 
 
-@pytest.fixture
-def h():
-    return np.random.default_rng(2).normal(size=(BATCH, UNITS))
+def expected_states(case, x, states, keras):
+    """Of one step of the oracle."""
+    step = case.cell(x, *states, *keras, **case.options)
+    return [getattr(step, name) for name in case.states]
+
+
+def assert_states(actual, expected):
+    for a, e in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, e, rtol=1e-12, atol=1e-14)
 
 
 def assert_same(left, right):
@@ -46,23 +55,18 @@ def assert_same(left, right):
             np.testing.assert_array_equal(a, b)
 
 
-def test_block_cell(x, h):
-    keras = keras_weights(reset_after=False)
+@pytest.mark.parametrize("bias", [True, False])
+def test_block_cell(bias):
+    keras = keras_weights(GRU, bias)
+    x, (h,) = draw_x_and_states(GRU)
     block = weights.keras_to_block_cell(*keras)
     w_ru, b_ru, w_c, b_c = block
     step = reference.gru_block_cell(x, h, w_ru, w_c, b_ru, b_c)
     expected = reference.gru_cell(x, h, *keras, reset_after=False)
     np.testing.assert_allclose(step.h, expected.h, rtol=1e-13)
     np.testing.assert_allclose(step.u, expected.z, rtol=1e-13)
-    assert_same(weights.block_cell_to_keras(*block), keras)
-
-
-def test_block_cell_without_bias(x, h):
-    keras = keras_weights(reset_after=False, bias=False)
-    w_ru, b_ru, w_c, b_c = weights.keras_to_block_cell(*keras)
-    step = reference.gru_block_cell(x, h, w_ru, w_c, b_ru, b_c)
-    expected = reference.gru_cell(x, h, *keras, reset_after=False)
-    np.testing.assert_allclose(step.h, expected.h, rtol=1e-13)
+    if bias:
+        assert_same(weights.block_cell_to_keras(*block), keras)
 
 
 @pytest.mark.parametrize("names", [
@@ -72,7 +76,7 @@ def test_block_cell_without_bias(x, h):
 ])
 @pytest.mark.parametrize("scope", ["", "rnn/gru_cell", "rnn/gru_cell/"])
 def test_tf1_names(names, scope):
-    block = weights.keras_to_block_cell(*keras_weights(reset_after=False))
+    block = weights.keras_to_block_cell(*keras_weights(GRU))
     prefix = scope.rstrip("/") + "/" if scope else ""
     variables = dict(zip([prefix + name for name in names], block))
 
@@ -86,7 +90,7 @@ def test_tf1_names(names, scope):
 
 def test_tf1_checkpoint(tmp_path):
     tf = pytest.importorskip("tensorflow")
-    block = weights.keras_to_block_cell(*keras_weights(reset_after=False))
+    block = weights.keras_to_block_cell(*keras_weights(GRU))
     path = str(tmp_path / "model.ckpt")
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         for name, value in zip(("w_ru", "b_ru", "w_c", "b_c"), block):
@@ -102,30 +106,64 @@ def test_tf1_missing():
         weights.tf1_to_block_cell({"rnn/w_ru": 0}, "rnn")
 
 
-def torch_step(state, x, h, suffix="_l0"):
-    """PyTorch's documented formula; rows of its matrices are r, z, n."""
-    gx = x @ state["weight_ih" + suffix].T
-    gh = h @ state["weight_hh" + suffix].T
-    if "bias_ih" + suffix in state:
-        gx = gx + state["bias_ih" + suffix]
-        gh = gh + state["bias_hh" + suffix]
-    (x_r, x_z, x_n), (h_r, h_z, h_n) = (np.split(g, 3, 1) for g in (gx, gh))
-    r, z = sigmoid(x_r + h_r), sigmoid(x_z + h_z)
-    n = np.tanh(x_n + r * h_n)
-    return (1 - z) * n + z * h
+# Gates in the order of each library, n and g what it calls the new value.
+ORDERS = {
+    "torch": {1: "h", 3: "rzn", 4: "ifgo"},
+    "cudnn": {1: "h", 3: "rzn", 4: "ifgo"},
+    "onnx": {1: "h", 3: "zrn", 4: "iofg"},
+}
 
 
+def library_step(order, W, R, B, Q, x, states, reset_after=True):
+    """The libraries' documented formulas: the new states.
+
+    W [GH, I], R [GH, H] and two biases [GH], gates in that order.
+    """
+    W, R, B, Q = (
+        dict(zip(order, np.split(a, len(order)))) for a in (W, R, B, Q)
+    )
+    h = states[0]
+
+    def total(gate, h=h):
+        return x @ W[gate].T + B[gate] + h @ R[gate].T + Q[gate]
+
+    if order == "h":
+        return [np.tanh(total("h"))]
+    if "f" in order:
+        i, f, o = (sigmoid(total(gate)) for gate in "ifo")
+        c = f * states[1] + i * np.tanh(total("g"))
+        return [o * np.tanh(c), c]
+    r, z = sigmoid(total("r")), sigmoid(total("z"))
+    if reset_after:
+        n = np.tanh(x @ W["n"].T + B["n"] + r * (h @ R["n"].T + Q["n"]))
+    else:
+        n = np.tanh(total("n", r * h))
+    return [(1 - z) * n + z * h]
+
+
+@pytest.mark.parametrize("name", AFTER)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("layer, reverse", [(0, False), (2, True)])
-def test_torch(x, h, bias, layer, reverse):
-    keras = keras_weights(reset_after=True, bias=bias)
+def test_torch(name, bias, layer, reverse):
+    case = CASES[name]
+    keras = keras_weights(case, bias)
     state = weights.keras_to_torch(*keras, layer=layer, reverse=reverse)
     suffix = f"_l{layer}" + ("_reverse" if reverse else "")
-    expected = reference.gru_cell(x, h, *keras, reset_after=True)
-    np.testing.assert_allclose(
-        torch_step(state, x, h, suffix), expected.h, rtol=1e-13
+    assert len(state) == (4 if bias else 2)
+    none = np.zeros(case.gates * UNITS)
+    x, states = draw_x_and_states(case)
+    assert_states(
+        library_step(
+            ORDERS["torch"][case.gates],
+            *(
+                state.get(kind + suffix, none)
+                for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            ),
+            x, states,
+        ),
+        expected_states(case, x, states, keras),
     )
-    prefixed = {"encoder." + name: value for name, value in state.items()}
+    prefixed = {"encoder." + key: value for key, value in state.items()}
     assert_same(
         weights.torch_to_keras(
             prefixed, layer=layer, reverse=reverse, prefix="encoder."
@@ -134,40 +172,46 @@ def test_torch(x, h, bias, layer, reverse):
     )
 
 
-def test_torch_missing_layer():
-    state = weights.keras_to_torch(*keras_weights(reset_after=True))
+def test_torch_missing_layer_and_projection():
+    state = weights.keras_to_torch(*keras_weights(CASES["lstm"]))
     with pytest.raises(KeyError, match="no weight_ih_l1"):
         weights.torch_to_keras(state, layer=1)
+    state["weight_hr_l0"] = np.ones((2, UNITS))
+    with pytest.raises(ValueError, match="weight_hr_l0: .* no projection"):
+        weights.torch_to_keras(state)
 
 
-def test_torch_itself():
+@pytest.mark.parametrize("name", AFTER)
+def test_torch_itself(name):
+    """Two layers of two directions; above the first layer both enter."""
     torch = pytest.importorskip("torch")
+    case = CASES[name]
     layers = [
-        [keras_weights(True, seed=10 + 2 * i + d) for d in range(2)]
-        for i in range(2)
-    ]
-    # Above the first layer both directions enter.
-    rng = np.random.default_rng(3)
-    layers[1] = [
-        w._replace(kernel=rng.normal(size=(2 * UNITS, 3 * UNITS)))
-        for w in layers[1]
+        [
+            keras_weights(case, seed=10 + 2 * i + d, inputs=inputs)
+            for d in range(2)
+        ]
+        for i, inputs in enumerate((INPUTS, 2 * UNITS))
     ]
     state = {}
     for i, directions in enumerate(layers):
         for d, w in enumerate(directions):
             state.update(weights.keras_to_torch(*w, layer=i, reverse=bool(d)))
-    gru = torch.nn.GRU(INPUTS, UNITS, 2, batch_first=True, bidirectional=True,
-                       dtype=torch.float64)
-    gru.load_state_dict(
-        {n: torch.from_numpy(np.ascontiguousarray(v))
-         for n, v in state.items()}
+    theirs = {"SimpleRNN": "RNN"}.get(case.keras, case.keras)
+    module = getattr(torch.nn, theirs)(
+        INPUTS, UNITS, 2, batch_first=True, bidirectional=True,
+        dtype=torch.float64,
     )
-    x = rng.normal(size=(BATCH, 5, INPUTS))
-    outputs, _ = gru(torch.from_numpy(x))
+    module.load_state_dict(
+        {key: torch.from_numpy(value) for key, value in state.items()}
+    )
+    x = np.random.default_rng(3).normal(size=(BATCH, 5, INPUTS))
+    outputs, _ = module(torch.from_numpy(x))
     for directions in layers:
         forward, backward = (
-            reference.gru(
-                x, None, *w, reset_after=True, go_backwards=bool(d)
+            case.sequence(
+                x, *[None] * len(case.states), *w, go_backwards=bool(d),
+                **case.options,
             )[0]
             for d, w in enumerate(directions)
         )
@@ -177,105 +221,132 @@ def test_torch_itself():
         for d, w in enumerate(directions):
             assert_same(
                 weights.torch_to_keras(
-                    gru.state_dict(), layer=i, reverse=bool(d)
+                    module.state_dict(), layer=i, reverse=bool(d)
                 ),
                 w,
             )
 
 
-def onnx_step(onnx, x, h):
-    """ONNX' documented formula; rows of its matrices are z, r, h."""
-    W, R, B, linear_before_reset = onnx
-    bias = np.zeros(6 * UNITS) if B is None else B[0]
-    w_z, w_r, w_h = np.split(W[0], 3)
-    r_z, r_r, r_h = np.split(R[0], 3)
-    wb_z, wb_r, wb_h, rb_z, rb_r, rb_h = np.split(bias, 6)
-    z = sigmoid(x @ w_z.T + h @ r_z.T + wb_z + rb_z)
-    r = sigmoid(x @ w_r.T + h @ r_r.T + wb_r + rb_r)
-    if linear_before_reset:
-        hh = np.tanh(x @ w_h.T + r * (h @ r_h.T + rb_h) + wb_h)
-    else:
-        hh = np.tanh(x @ w_h.T + (r * h) @ r_h.T + rb_h + wb_h)
-    return (1 - z) * hh + z * h
+def to_onnx(case, keras):
+    return weights.keras_to_onnx(*keras, **case.options)
 
 
+@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("reset_after", [True, False])
-def test_onnx(x, h, bias, reset_after):
-    keras = keras_weights(reset_after, bias)
-    onnx = weights.keras_to_onnx(*keras, reset_after=reset_after)
-    assert onnx.linear_before_reset == reset_after
-    expected = reference.gru_cell(x, h, *keras, reset_after=reset_after)
-    np.testing.assert_allclose(onnx_step(onnx, x, h), expected.h, rtol=1e-13)
+def test_onnx(name, bias):
+    case = CASES[name]
+    keras = keras_weights(case, bias)
+    onnx = to_onnx(case, keras)
+    assert onnx.linear_before_reset == case.options.get("reset_after")
+    size = case.gates * UNITS
+    B, Q = np.zeros((2, size)) if onnx.B is None else np.split(onnx.B[0], 2)
+    x, states = draw_x_and_states(case)
+    assert_states(
+        library_step(
+            ORDERS["onnx"][case.gates], onnx.W[0], onnx.R[0], B, Q, x, states,
+            onnx.linear_before_reset,
+        ),
+        expected_states(case, x, states, keras),
+    )
     assert_same(weights.onnx_to_keras(*onnx), keras)
 
 
-def test_onnx_second_direction_and_summed_bias(x, h):
+@pytest.mark.parametrize("name", ["gru_before", "lstm", "simple_rnn"])
+def test_onnx_second_direction_and_summed_bias(name):
+    case = CASES[name]
     rng = np.random.default_rng(4)
-    W = rng.normal(size=(2, 3 * UNITS, INPUTS))
-    R = rng.normal(size=(2, 3 * UNITS, UNITS))
-    B = rng.normal(size=(2, 6 * UNITS))
+    rows = case.gates * UNITS
+    W = rng.normal(size=(2, rows, INPUTS))
+    R = rng.normal(size=(2, rows, UNITS))
+    B = rng.normal(size=(2, 2 * rows))
     keras = weights.onnx_to_keras(W, R, B, 0, direction=1)
-    expected = onnx_step((W[1:], R[1:], B[1:], 0), x, h)
-    step = reference.gru_cell(x, h, *keras, reset_after=False)
-    np.testing.assert_allclose(step.h, expected, rtol=1e-13)
+    x, states = draw_x_and_states(case)
+    assert_states(
+        library_step(
+            ORDERS["onnx"][case.gates], W[1], R[1], *np.split(B[1], 2), x,
+            states, reset_after=False,
+        ),
+        expected_states(case, x, states, keras),
+    )
 
 
-@pytest.mark.parametrize("reset_after", [True, False])
-def test_onnx_itself(reset_after):
+@pytest.mark.parametrize("name", CASES)
+def test_onnx_itself(name):
     helper = pytest.importorskip("onnx.helper")
     evaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator
-    keras = keras_weights(reset_after)
-    onnx = weights.keras_to_onnx(*keras, reset_after=reset_after)
+    case = CASES[name]
+    keras = keras_weights(case)
+    onnx = to_onnx(case, keras)
     arrays = {"W": onnx.W, "R": onnx.R, "B": onnx.B}
     x = np.random.default_rng(5).normal(size=(5, BATCH, INPUTS))
     node = helper.make_node(
-        "GRU", ["X", "W", "R", "B"], ["", "Y_h"], hidden_size=UNITS,
-        linear_before_reset=onnx.linear_before_reset,
+        {"SimpleRNN": "RNN"}.get(case.keras, case.keras),
+        ["X", *arrays], ["", "Y_h"], hidden_size=UNITS,
+        **({"linear_before_reset": onnx.linear_before_reset}
+           if case.gates == 3 else {}),
     )
     infos = [
         helper.make_tensor_value_info(n, 11, None) for n in ("X", *arrays)
     ]
     graph = helper.make_graph(
-        [node], "gru", infos, [helper.make_tensor_value_info("Y_h", 11, None)]
+        [node], "cell", infos, [helper.make_tensor_value_info("Y_h", 11, None)]
     )
     (state,) = evaluator(helper.make_model(graph)).run(
         None, {"X": x, **arrays}
     )
-    expected = reference.gru(
-        x.swapaxes(0, 1), None, *keras, reset_after=reset_after
+    expected = case.sequence(
+        x.swapaxes(0, 1), *[None] * len(case.states), *keras, **case.options
     )[1]
     np.testing.assert_allclose(state[0], expected, atol=1e-13)
 
 
-def test_cudnn(x, h):
-    keras = keras_weights(reset_after=True)
+@pytest.mark.parametrize("name", AFTER)
+def test_cudnn(name):
+    case = CASES[name]
+    keras = keras_weights(case)
     matrices, biases = weights.keras_to_cudnn(*keras)
-    w_r, w_z, w_n, r_r, r_z, r_n = matrices
-    b_r, b_z, b_n, q_r, q_z, q_n = biases
-    r = sigmoid(x @ w_r.T + h @ r_r.T + b_r + q_r)
-    z = sigmoid(x @ w_z.T + h @ r_z.T + b_z + q_z)
-    n = np.tanh(x @ w_n.T + r * (h @ r_n.T + q_n) + b_n)
-    expected = reference.gru_cell(x, h, *keras, reset_after=True)
-    np.testing.assert_allclose((1 - z) * n + z * h, expected.h, rtol=1e-13)
+    assert len(matrices) == len(biases) == 2 * case.gates
+    x, states = draw_x_and_states(case)
+    assert_states(
+        library_step(
+            ORDERS["cudnn"][case.gates],
+            *(
+                np.concatenate(values)
+                for both in (matrices, biases)
+                for values in (both[:case.gates], both[case.gates:])
+            ),
+            x, states,
+        ),
+        expected_states(case, x, states, keras),
+    )
     assert_same(weights.cudnn_to_keras(matrices, biases), keras)
 
 
-def test_cudnn_without_bias():
-    keras = keras_weights(reset_after=True, bias=False)
-    _, biases = weights.keras_to_cudnn(*keras)
-    assert len(biases) == 6 and not np.any(biases)
+@pytest.mark.parametrize("name", AFTER)
+def test_cudnn_without_bias(name):
+    _, biases = weights.keras_to_cudnn(*keras_weights(CASES[name], bias=False))
+    assert len(biases) == 2 * CASES[name].gates and not np.any(biases)
 
 
 @pytest.mark.parametrize("convert, arguments, message", [
-    (weights.keras_to_block_cell, keras_weights(True),
+    (weights.keras_to_block_cell, keras_weights(CASES["gru_after"]),
      r"bias: expected shape \[12\], got \[2, 12\]"),
-    (weights.keras_to_torch, keras_weights(False),
+    (weights.keras_to_torch, keras_weights(GRU),
      r"bias: expected shape \[2, 12\], got \[12\]"),
     (weights.keras_to_torch, (np.ones((2, 9)), np.ones((4, 12))),
      r"kernel: expected shape \[any, 12\], got \[2, 9\]"),
     (weights.keras_to_torch, (np.ones((2, 12)), np.ones((4, 11))),
-     r"recurrent_kernel: expected shape \[4, 12\], got \[4, 11\]"),
+     r"recurrent_kernel: expected shape \[4, 4\] or \[4, 12\] or \[4, 16\],"
+     r" got \[4, 11\]"),
+    (weights.keras_to_torch, (np.ones((2, 0)), np.ones((0, 0))),
+     r"recurrent_kernel: expected shape .* got \[0, 0\]"),
+    (weights.keras_to_block_cell, keras_weights(CASES["lstm"]),
+     r"recurrent_kernel: expected shape \[4, 12\], got \[4, 16\]"),
+    (weights.keras_to_onnx,
+     (np.ones((2, 16)), np.ones((4, 16)), np.ones((2, 16))),
+     r"bias: expected shape \[16\], got \[2, 16\]"),
+    (weights.keras_to_onnx, keras_weights(GRU),
+     "reset_after: expected True or False"),
     (weights.block_cell_to_keras,
      (np.ones((6, 8)), np.ones(8), np.ones((5, 4)), np.ones(4)),
      r"gates_kernel: expected shape \[5, 8\], got \[6, 8\]"),
