@@ -277,9 +277,12 @@ void Backward<T>::pass_masked(const Scratch& s, const Slice& slice, Index t,
   for (Index i = valid ? 0 : active; i < slice.rows; ++i) {
     if (i < active && valid[i]) continue;
     const Index b = order_.batch(slice.row + i);
-    for (int g = 0; g < gradient_count(); ++g)
+    for (int g = 0; g < gradient_count(); ++g) {
+      // In place of the reserve they are zeros already.
+      if (args_.d_gates[g].data == args_.reserve[g].data) continue;
       std::memset(static_cast<void*>(args_.d_gates[g].at(t, b) + slice.unit), 0,
                   bytes);
+    }
     const Slice row{slice.row + i, 1, slice.unit, slice.units};
     if (output_carry_)
       kernels_.add_rows(step_of(args_.d_outputs, t, slice.unit),
