@@ -278,6 +278,12 @@ void test_failures() {
   large.shape.units = Index{1} << 30;
   const cuda::Error error = cuda::rnn_forward(large, {}, nullptr);
   CHECK_THAT(error && std::string(error.where) == "sizes", "no error");
+  for (Cell cell : {Cell::kLstm, Cell::kSimpleRnn}) {
+    RnnForward<float> other = g;
+    other.options.cell = cell;
+    const cuda::Error refused = cuda::rnn_forward(other, {}, nullptr);
+    CHECK_THAT(refused && std::string(refused.where) == "cell", "no error");
+  }
 }
 
 }  // namespace

@@ -38,6 +38,11 @@ inline Error check_sizes(const RnnShape& shape, bool masked) {
   return {};
 }
 
+inline Error check_cell(const RnnOptions& options) {
+  if (options.cell == Cell::kGru) return {};
+  return {"cell", "a GPU has kernels for GRU only"};
+}
+
 template <class T>
 Rows<const T> read_only(const Rows<T>& rows) {
   return {rows.data, rows.row};
@@ -224,6 +229,7 @@ class RecurrentWeights {
   template <class T>                                                       \
   Error function(const Arguments<T>& arguments, const Device& device,      \
                  void* base) {                                             \
+    FUSED_RNN_TRY(check_cell(arguments.options));                          \
     FUSED_RNN_TRY(check_sizes(arguments.shape, arguments.mask.data));      \
     Workspace workspace(base);                                             \
     Call<T> call(arguments);                                               \
