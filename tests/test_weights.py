@@ -360,6 +360,14 @@ def test_cudnn_without_bias(name):
      (np.ones((1, 12, 2)), np.ones((1, 12, 4)), np.ones((1, 12))),
      r"B: expected shape \[24\], got \[12\]"),
     (weights.cudnn_to_keras, ([], []), "expected 6 matrices"),
+    (weights.textbook_gru_to_keras,
+     ({n + g: np.ones((3, 4)) for n in "Wb" for g in "zrh"},),
+     r"Wz: expected shape \[H \+ I, H\], got \[3, 4\]"),
+    (weights.textbook_rnn_to_keras,
+     ({"Wxh": np.ones((2, 4)), "Whh": np.ones((4, 3)), "bh": np.ones(4)},),
+     r"Whh: expected shape \[4, 4\], got \[4, 3\]"),
+    (weights.keras_to_textbook_gru, keras_weights(CASES["gru_after"]),
+     r"bias: expected shape \[12\], got \[2, 12\]"),
 ])
 def test_wrong_shapes(convert, arguments, message):
     with pytest.raises(ValueError, match=message):

@@ -4,7 +4,8 @@ against. Written for reading, not for speed; it shares no code with csrc.
 Formulas, forward and backward, and their derivations are in ``cell_gru``,
 ``cell_lstm``, ``cell_simple_rnn`` and ``cell_lstm_block`` (TensorFlow's own
 LSTM ops), with what they share in ``common``. ``sequences`` runs them over
-sequences, in the one loop of ``time_loop``.
+sequences, in the one loop of ``time_loop``. ``networks`` has a character-level
+language model on each cell, written as textbooks do.
 
     >>> from fused_rnn import reference
     >>> import numpy as np
@@ -16,6 +17,7 @@ sequences, in the one loop of ``time_loop``.
     ((2, 5, 4), (2, 4))
 """
 
+from fused_rnn.reference.adam import Adam
 from fused_rnn.reference.cell_gru import (
     BlockCellOutput,
     CellOutput,
@@ -40,6 +42,12 @@ from fused_rnn.reference.cell_simple_rnn import (
     simple_rnn_cell_grad,
 )
 from fused_rnn.reference.common import ACTIVATIONS
+from fused_rnn.reference.networks import (
+    CharacterGru,
+    CharacterLstm,
+    CharacterModel,
+    CharacterRnn,
+)
 from fused_rnn.reference.sequences import (
     block_lstm,
     block_lstm_grad,
@@ -52,7 +60,8 @@ from fused_rnn.reference.sequences import (
 )
 
 __all__ = [
-    "ACTIVATIONS", "BlockCellOutput", "CellOutput", "LstmBlockCellOutput",
+    "ACTIVATIONS", "Adam", "BlockCellOutput", "CellOutput", "CharacterGru",
+    "CharacterLstm", "CharacterModel", "CharacterRnn", "LstmBlockCellOutput",
     "LstmCellOutput", "SimpleRnnCellOutput", "block_lstm", "block_lstm_grad",
     "gru", "gru_block_cell", "gru_block_cell_grad", "gru_cell",
     "gru_cell_grad", "gru_grad", "lstm", "lstm_block_cell",
