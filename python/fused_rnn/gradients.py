@@ -235,12 +235,19 @@ def _gru_grad(op, d_outputs, d_state, _):
         )
     weights = ("kernel", "recurrent_kernel", "bias")
     if not skipped.issuperset(set(weights) & set(positions)):
-        d_kernel, d_recurrent_kernel, d_bias = _ops.fused_rnn_gru_weight_grad(
-            x=inputs["x"], h0=optional["h0"], mask=optional["mask"],
-            recurrent_dropout_mask=optional["recurrent_dropout_mask"],
-            outputs=outputs, d_gates=d_gates, num_bias=len(optional["bias"]),
-            reset_after=options["reset_after"], **layout,
-        )
+        # Each uses all threads: side by side they would only take the cache
+        # from each other.
+        with tf.control_dependencies([gradients["x"]] if "x" in gradients
+                                     else []):
+            d_kernel, d_recurrent_kernel, d_bias = (
+                _ops.fused_rnn_gru_weight_grad(
+                    x=inputs["x"], h0=optional["h0"], mask=optional["mask"],
+                    recurrent_dropout_mask=optional["recurrent_dropout_mask"],
+                    outputs=outputs, d_gates=d_gates,
+                    num_bias=len(optional["bias"]),
+                    reset_after=options["reset_after"], **layout,
+                )
+            )
         gradients.update(zip(weights, (d_kernel, d_recurrent_kernel, *d_bias)))
     return _in_order(inputs, gradients)
 
