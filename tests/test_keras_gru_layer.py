@@ -210,6 +210,31 @@ def test_fallback(make, reason):
     assert re.search(reason, fused.fallback_reason)
 
 
+def test_the_fallback_warning_points_at_the_callers_line():
+    """Through Keras' own calls, wrappers, fit and AutoGraph."""
+    def layer():
+        return fused_rnn.GRU(2, activation="gelu")
+
+    model = keras.Sequential([layer()])
+    model.compile("sgd", "mse")
+    calls = [
+        lambda: layer()(data()),
+        lambda: keras.layers.Bidirectional(layer())(data()),
+        lambda: model.fit(data(), data(shape=(BATCH, 2)), verbose=0),
+        lambda: tf.function(layer())(data()),
+        lambda: fused_rnn.GRUCell(2, activation="gelu")(
+            data()[:, 0], data(shape=(BATCH, 2))
+        ),
+    ]
+    for call in calls:
+        with pytest.warns(UserWarning, match="is not fused") as caught:
+            call()
+        places = {
+            w.filename for w in caught if "not fused" in str(w.message)
+        }
+        assert places == {__file__}
+
+
 def test_fallback_for_another_cell():
     class Cell(keras.layers.GRUCell):
         def call(self, inputs, states, training=False):

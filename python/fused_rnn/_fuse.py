@@ -16,21 +16,17 @@ import weakref
 
 import keras
 
-from fused_rnn._keras import (
-    cells_of,
-    require_tensorflow_backend,
-    why_not_fused,
-)
 from fused_rnn.layers import GRU, RNN, GRUBlockCell, GRUCell
+from fused_rnn.layers._keras import require_tensorflow_backend
+from fused_rnn.layers._kinds import KINDS, cells_of, why_not_fused
 
 __all__ = ["fuse", "fused_scope", "unfuse"]
 
-_FUSED = {
-    keras.layers.GRU: GRU,
-    keras.layers.RNN: RNN,
-    keras.layers.GRUCell: GRUCell,
-}
-_STOCK = {fused: stock for stock, fused in _FUSED.items()}
+_STOCK = {fused: fused._keras_class for fused in (GRU, RNN, GRUCell)}
+_FUSED = {stock: fused for fused, stock in _STOCK.items()}
+_CELLS = tuple(KINDS)
+# Each with a cell of its own.
+_LAYERS = tuple(c for c in _FUSED if c not in (*_CELLS, keras.layers.RNN))
 
 # What `fit`, `evaluate` and `predict` have traced, with the layers of then.
 _TRACED = ("train_function", "test_function", "predict_function")
@@ -72,9 +68,9 @@ def fuse(model, verbose=True):
     _check_model("fuse", model)
     rows, changes = [], []
     for path, layer, parent in _walk(model):
-        if not isinstance(layer, (keras.layers.RNN, keras.layers.GRUCell)):
+        if not isinstance(layer, (keras.layers.RNN, *_CELLS)):
             continue
-        if isinstance(layer, keras.layers.GRUCell) and _reads_weights(parent):
+        if isinstance(layer, _CELLS) and _reads_weights(parent):
             continue
         reason = _why_not_replaced(layer)
         if reason is None and type(layer) in _FUSED:
@@ -148,15 +144,12 @@ _scopes_lock = threading.Lock()
 def _new_in_scope(cls, *args, **kwargs):
     """``keras.layers.RNN.__new__`` while a scope is open in some thread."""
     if _in_scope.get():
-        if cls is keras.layers.GRU:
-            cls = GRU
-        elif cls is keras.layers.RNN:
+        if cls is keras.layers.RNN:
             cell = kwargs["cell"] if "cell" in kwargs else (*args, None)[0]
-            if not any(
-                why_not_fused(c, (keras.layers.GRUCell, GRUCell))
-                for c in cells_of(cell)
-            ):
+            if not any(why_not_fused(c) for c in cells_of(cell)):
                 cls = RNN
+        else:
+            cls = _FUSED.get(cls, cls)
     return super(keras.layers.RNN, cls).__new__(cls, *args, **kwargs)
 
 
@@ -261,7 +254,7 @@ def _walk(root):
 
 def _reads_weights(layer):
     """Whether a layer takes the weights of its cell and leaves the cell be."""
-    return isinstance(layer, keras.layers.GRU) or (
+    return isinstance(layer, _LAYERS) or (
         type(layer) in (keras.layers.RNN, RNN)
         and _why_not_replaced(layer) is None
     )
@@ -270,15 +263,13 @@ def _reads_weights(layer):
 def _why_not_replaced(layer):
     """Why a recurrent layer stays as it is; None if it is or can be fused."""
     fused = _FUSED.get(type(layer), type(layer))
-    if fused not in _STOCK:
-        if isinstance(layer, (keras.layers.GRU, keras.layers.GRUCell)) or any(
-            isinstance(cell, keras.layers.GRUCell)
-            for cell in cells_of(layer.cell)
-        ):
-            return f"a subclass of {_base(layer, _FUSED)}"
-        return "not a GRU"
-    # The property reads nothing that a layer of Keras' own lacks.
-    return fused.fallback_reason.fget(layer)
+    if fused in _STOCK:
+        return fused.why_not(layer)
+    if isinstance(layer, (*_LAYERS, *_CELLS)) or any(
+        isinstance(cell, _CELLS) for cell in cells_of(layer.cell)
+    ):
+        return f"a subclass of {_base(layer, _FUSED)}"
+    return f"not a {' or '.join(cls.__name__ for cls in _LAYERS)}"
 
 
 def _base(layer, classes):

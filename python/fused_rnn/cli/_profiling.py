@@ -8,8 +8,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fused_rnn import _fuse, _keras
+from fused_rnn import _fuse
 from fused_rnn.bench import harness, worker
+from fused_rnn.layers._kinds import KINDS, cells_of
 
 MODES = ("predict", "train")
 
@@ -53,8 +54,7 @@ def recurrent_layers(model):
     return [
         layer for _, layer, _ in _fuse._walk(model)
         if isinstance(layer, keras.layers.RNN) and any(
-            isinstance(cell, keras.layers.GRUCell)
-            for cell in _keras.cells_of(layer.cell)
+            isinstance(cell, tuple(KINDS)) for cell in cells_of(layer.cell)
         )
     ]
 

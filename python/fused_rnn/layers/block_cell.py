@@ -7,7 +7,7 @@ from keras import ops
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 
 from fused_rnn import ops as fused_ops
-from fused_rnn._keras import errors_name, require_tensorflow_backend
+from fused_rnn.layers._keras import errors_name, require_tensorflow_backend
 
 
 @keras.saving.register_keras_serializable(package="fused_rnn")

@@ -1,0 +1,13 @@
+"""Keras layers over the fused ops.
+
+The recurrent layers and cells are Keras' own classes with another loop inside:
+every argument, property, weight and config key is inherited. A module for each
+of Keras' layers; what they share is in ``_base``, what tells one cell from
+another in ``_kinds``.
+"""
+
+from fused_rnn.layers.block_cell import GRUBlockCell
+from fused_rnn.layers.gru import GRU, GRUCell
+from fused_rnn.layers.rnn import RNN
+
+__all__ = ["GRU", "GRUBlockCell", "GRUCell", "RNN"]
