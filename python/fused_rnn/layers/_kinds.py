@@ -58,7 +58,7 @@ KINDS = {
 
 
 def kind_of(cell):
-    """The Kind of one of Keras' cells or of ours; None of others, subclasses too."""
+    """The Kind of one of Keras' cells or of ours; None of subclasses."""
     cls = type(cell)
     return KINDS.get(vars(cls).get("_keras_class", cls))
 
