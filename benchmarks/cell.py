@@ -3,16 +3,18 @@
     python benchmarks/cell.py --json results.json
 
 A training step is the op and its gradient with the gradients of the weights, an
-inference step the op alone, both inside tf.function, float32. TensorFlow's own
-kernels run in a process that does not import fused_rnn, with the gradient of
-TensorFlow 1 in Python, since TensorFlow 2 has the kernel and no gradient.
+inference step the op alone, both inside tf.function, float32: one step a call,
+and a chain of steps in one call, as an unrolled recurrence has them, where the
+call itself is shared. TensorFlow's own kernels run in a process that does not
+import fused_rnn, with the gradient of TensorFlow 1 in Python, since TensorFlow 2
+has the kernel and no gradient.
 """
 
 import itertools
 import sys
 
 import checkout  # noqa: F401
-from fused_rnn.bench import cases, command, fleet, harness, tables
+from fused_rnn.bench import cases, command, fleet, harness, tables, worker
 
 # TensorFlow's own grid of this cell (B, I, H), and a small model that serves.
 SHAPES = (
@@ -24,6 +26,11 @@ PROGRAMS = {
     for name in ("ours", "tensorflow")
 }
 CONVENTION = "before"  # The only one that the block cell has.
+# By the number of steps in a call.
+MODES = {
+    1: cases.MODES,
+    worker.CHAIN: tuple(f"chained {mode}" for mode in cases.MODES),
+}
 
 
 def run(options, record):
@@ -42,7 +49,8 @@ def run(options, record):
 
                 jobs = [
                     fleet.Job(workers, name, case, mode, CONVENTION)
-                    for name in PROGRAMS for mode in cases.MODES
+                    for name in PROGRAMS
+                    for modes in MODES.values() for mode in modes
                 ]
                 fleet.measure(
                     jobs, options.rounds, options.budget, folder, record, show
@@ -54,12 +62,31 @@ def run(options, record):
 
 
 def page(record):
-    """The table, the geometric means, and what went wrong, in Markdown."""
+    """The tables, the geometric means, and what went wrong, in Markdown."""
     times = tables.Times(record)
-    rows, gains = [], {mode: [] for mode in cases.MODES}
+    parts = []
+    for steps, modes in MODES.items():
+        parts += _tables(times, steps, modes)
+    parts += [
+        *(tables.failures(times, mode) for modes in MODES.values()
+          for mode in modes),
+        tables.where(record),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _tables(times, steps, modes):
+    """Of calls of so many steps: the times of a step, and the means."""
+    rows, gains = [], {mode: [] for mode in modes}
+    timed = [
+        times.rounds(name, shape, mode, CONVENTION) for name in PROGRAMS
+        for shape in times.shapes for mode in modes
+    ]
+    if not any(timed):
+        return []
     for shape in times.shapes:
         row = [tables.sizes(shape)]
-        for mode in cases.MODES:
+        for mode in modes:
             ours, theirs = (
                 times.rounds(name, shape, mode, CONVENTION)
                 for name in ("ours", "tensorflow")
@@ -68,12 +95,13 @@ def page(record):
             if gain:
                 gains[mode].append(gain)
             row += [
-                tables.microseconds(ours), tables.microseconds(theirs),
+                *(tables.microseconds([call / steps for call in calls or ()])
+                  for calls in (ours, theirs)),
                 tables.number(gain),
             ]
         rows.append(row)
     heads = ["(B,I,H)"]
-    for mode in cases.MODES:
+    for mode in modes:
         heads += [f"{mode}: fused_rnn µs", "TensorFlow µs", "times faster"]
     means = [
         f"{mode.capitalize()}: {tables.number(harness.geometric_mean(found))}"
@@ -81,12 +109,10 @@ def page(record):
         " least."
         for mode, found in gains.items() if found
     ]
-    parts = [
-        tables.table(heads, rows), "\n".join(means),
-        *(tables.failures(times, mode) for mode in cases.MODES),
-        tables.where(record),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    title = "One step a call:" if steps == 1 else (
+        f"{steps} steps a call, the time of one:"
+    )
+    return [title, tables.table(heads, rows), "\n".join(means)]
 
 
 def _shape(text):

@@ -184,7 +184,8 @@ def test_cell(tmp_path):
     record = json.loads(path.read_text())["cell"]
     check_record(record)
     assert {r["name"] for r in record["results"]} == {"ours", "tensorflow"}
-    assert "(2, 4, 5)" in printed and "geometric mean" in printed
+    assert "(2, 4, 5)" in printed and "Inference: " in printed
+    assert "8 steps a call" in printed and "Chained training: " in printed
 
 
 def test_bad_arguments():

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from fused_rnn.bench import harness
+from fused_rnn.bench import harness, worker
 from fused_rnn.bench.worker import element_type, storage
 
 # The distance of 1 from the next number.
@@ -190,14 +190,12 @@ def _answer(folder, mode, convention, dtype):
     from fused_rnn import reference
 
     arrays = read(folder, dtype)
-    training = mode == "training"
+    training = mode.endswith("training")
     if "w_ru" in arrays:
-        *inputs, d_h = arrays.values()
-        results = reference.gru_block_cell(*inputs)._asdict()
-        gradients = training and reference.gru_block_cell_grad(
-            *inputs, d_r=0, d_u=0, d_c=0, d_h=d_h
+        results, gradients = _chain(
+            *arrays.values(), worker.CHAIN if mode.startswith("chained") else 1
         )
-        names = ("x", "h_prev", "w_ru", "w_c", "b_ru", "b_c")
+        names = tuple(gradients)
     else:
         names = ("x", "h0", "kernel", "recurrent_kernel")
         inputs = [arrays[name] for name in names]
@@ -214,6 +212,26 @@ def _answer(folder, mode, convention, dtype):
     if training:
         results |= {f"d_{name}": gradients[name] for name in names}
     np.savez(folder / "expected.npz", **results)
+
+
+def _chain(x, h_prev, w_ru, w_c, b_ru, b_c, d_h, steps):
+    """What so many steps of the block cell give, and their gradients' sums."""
+    from fused_rnn import reference
+
+    weights = (w_ru, w_c, b_ru, b_c)
+    states = [h_prev]
+    for _ in range(steps):
+        cell = reference.gru_block_cell(x, states[-1], *weights)
+        states.append(cell.h)
+    sums = {}
+    for h in states[-2::-1]:
+        gradients = reference.gru_block_cell_grad(
+            x, h, *weights, d_r=0, d_u=0, d_c=0, d_h=d_h
+        )
+        d_h = gradients["h_prev"]
+        for name in ("x", "w_ru", "w_c", "b_ru", "b_c"):
+            sums[name] = sums.get(name, 0) + gradients[name]
+    return cell._asdict(), {"h_prev": d_h, **sums}
 
 
 def results(out, expected, dtype):

@@ -30,6 +30,7 @@ import time
 import numpy as np
 
 THREADS = int(os.environ.get("BENCHMARK_THREADS", "1"))
+CHAIN = 8  # Steps of a cell in one call, where they are chained.
 MAX_CALLS = 20_000  # Of one request: enough for a median, whatever the speed.
 
 
@@ -54,7 +55,7 @@ def storage(dtype):
 class Case:
     """Arrays of a case by name, read from its folder when asked for.
 
-    mode: "inference" or "training". convention: "after" or "before", where the
+    mode: "inference", "training" or what else a program knows. convention: "after" or "before", where the
     reset gate acts. dtype: in which to compute; arrays are storage(dtype).
     """
 
@@ -74,7 +75,7 @@ class Case:
 
     @property
     def training(self):
-        return self.mode == "training"
+        return self.mode.endswith("training")
 
     def __getattr__(self, name):
         if name == "bias":

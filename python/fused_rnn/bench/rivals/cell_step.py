@@ -1,4 +1,8 @@
-"""One step of the block cell inside tf.function: "ours" or TensorFlow's own."""
+"""A step of the block cell inside tf.function: "ours" or TensorFlow's own.
+
+Modes beside inference and training: "chained inference" and "chained training"
+take worker.CHAIN steps in one call, each from the state that the last one left.
+"""
 
 import os
 import sys
@@ -39,16 +43,24 @@ def load():
             for array in (case.w_ru, case.w_c, case.b_ru, case.b_c)
         ]
 
+        chained = case.mode.startswith("chained")
+
+        def steps(x, h_prev):
+            for _ in range(worker.CHAIN if chained else 1):
+                cell = step(x, h_prev, *weights)
+                h_prev = cell.h
+            return cell
+
         @tf.function
         def infer(x, h_prev):
-            cell = step(x, h_prev, *weights)
+            cell = steps(x, h_prev)
             return cell.r, cell.u, cell.c, cell.h
 
         @tf.function
         def train(x, h_prev, d_h):
             with tf.GradientTape() as tape:
                 tape.watch([x, h_prev])
-                cell = step(x, h_prev, *weights)
+                cell = steps(x, h_prev)
             gradients = tape.gradient(
                 cell.h, [x, h_prev, *weights], output_gradients=d_h
             )
