@@ -5,6 +5,7 @@
 #include <cfenv>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -37,29 +38,51 @@ bool too_many_work() {
   return working.load(std::memory_order_relaxed) > processor_limit();
 }
 
-// What the members share. On the heap, owned by whoever still holds it: a
-// closure that starts after the end finds phase_ == phases_ and touches nothing
-// else. body_ is the caller's and used only for a part that was claimed, which
-// the caller waits for.
+// What the members share, for one run after another. Kept for ever, so that
+// asking for help allocates nothing: a closure that starts after the end of its
+// run finds another run's number and touches nothing else. body_ is the
+// caller's and used only for a part that was claimed, which the caller waits
+// for.
 class Team {
  public:
   using Body = std::function<void(Index, Index)>;
 
+  // One that nobody uses, made if there is none; the caller's until lead() ends.
+  static Team& take();
+
   // `counted`: how many of the members are in `working`.
-  Team(Index phases, Index parts, int members, int counted, const Body& body)
-      : phases_(phases),
-        parts_(parts),
-        members_(members),
-        body_(&body),
-        counted_(counted) {
+  void start(Index phases, Index parts, int members, int counted,
+             const Body& body) {
+    phases_ = phases;
+    parts_ = parts;
+    members_ = members;
+    body_ = &body;
+    counted_ = counted;
     // A line each while there are few, so that claiming one's own part in every
     // phase stays in one's own cache.
     stride_ = parts <= 64 ? 64 / static_cast<Index>(sizeof(Flag)) : 1;
-    claimed_.reset(new Flag[parts * stride_]);
+    if (parts * stride_ > flags_) {
+      flags_ = parts * stride_;
+      claimed_.reset(new Flag[flags_]);
+    }
     for (Index i = 0; i < parts; ++i) {
       claimed_[i * stride_].store(0, std::memory_order_relaxed);
     }
     std::fegetenv(&environment_);
+    helpers_.store(0, std::memory_order_relaxed);
+    done_.store(0, std::memory_order_relaxed);
+    phase_.store(0, std::memory_order_relaxed);
+  }
+
+  // What another thread may call to help with the run that was started. Small
+  // and trivial, so that a std::function holds it in itself.
+  auto helper() {
+    const std::uint32_t run = number(gate_.load(std::memory_order_relaxed));
+    return [this, run] {
+      if (!enter(run)) return;
+      help();
+      gate_.fetch_sub(1, std::memory_order_release);
+    };
   }
 
   void lead() {
@@ -67,13 +90,43 @@ class Team {
     is_working = true;
     work(0);
     is_working = nested;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    working.fetch_sub(counted_, std::memory_order_relaxed);
-    counted_ = 0;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      working.fetch_sub(counted_, std::memory_order_relaxed);
+      counted_ = 0;
+    }
+    gate_.fetch_add(kNextRun, std::memory_order_release);
+    taken_.store(false, std::memory_order_release);
+  }
+
+ private:
+  // For part i: in how many phases somebody has claimed it.
+  using Flag = std::atomic<Index>;
+
+  static std::uint32_t number(std::uint64_t gate) {
+    return static_cast<std::uint32_t>(gate >> 32);
+  }
+  // Whether the calling thread is inside now: not if that run has ended.
+  bool enter(std::uint32_t run) {
+    std::uint64_t gate = gate_.load(std::memory_order_relaxed);
+    while (number(gate) == run) {
+      if (gate_.compare_exchange_weak(gate, gate + 1,
+                                      std::memory_order_acquire,
+                                      std::memory_order_relaxed)) {
+        return true;
+      }
+    }
+    return false;
+  }
+  // False while a helper of the last run is still on its way out.
+  bool try_to_take() {
+    if (taken_.exchange(true, std::memory_order_acquire)) return false;
+    if (gate_.load(std::memory_order_acquire) % kNextRun == 0) return true;
+    taken_.store(false, std::memory_order_release);
+    return false;
   }
 
   void help() {
-    if (phase_.load(std::memory_order_acquire) == phases_) return;
     const int member = 1 + helpers_.fetch_add(1, std::memory_order_relaxed);
     // Rounding and flushing of subnormal numbers as the caller has them: the
     // bits must not depend on the thread.
@@ -86,10 +139,6 @@ class Team {
     is_working = nested;
     std::fesetenv(&mine);
   }
-
- private:
-  // For part i: in how many phases somebody has claimed it.
-  using Flag = std::atomic<Index>;
 
   bool claim(Index part, Index phase) {
     Flag& flag = claimed_[part * stride_];
@@ -176,21 +225,46 @@ class Team {
     return now;
   }
 
-  const Index phases_;
-  const Index parts_;
-  const int members_;
-  const Body* const body_;
+  static constexpr std::uint64_t kNextRun = std::uint64_t{1} << 32;
+  static std::atomic<Team*> all;  // a list that only grows
+
+  Team* next_ = nullptr;
+  std::atomic<bool> taken_{true};
+  // The run's number in the upper half, in the lower how many helpers are
+  // inside.
+  std::atomic<std::uint64_t> gate_{0};
+
+  Index phases_ = 0;
+  Index parts_ = 0;
+  int members_ = 0;
+  const Body* body_ = nullptr;
   std::unique_ptr<Flag[]> claimed_;
-  Index stride_;
+  Index flags_ = 0;
+  Index stride_ = 0;
   std::fenv_t environment_;
   std::atomic<int> helpers_{0};
   std::atomic<int> sleepers_{0};
   std::mutex mutex_;  // of counted_ and of sleeping
-  int counted_;
+  int counted_ = 0;
   std::condition_variable phase_ended_;
   alignas(64) std::atomic<Index> done_{0};
   alignas(64) std::atomic<Index> phase_{0};
 };
+
+std::atomic<Team*> Team::all{nullptr};
+
+Team& Team::take() {
+  Team* team = all.load(std::memory_order_acquire);
+  while (team && !team->try_to_take()) team = team->next_;
+  if (team) return *team;
+  team = new Team;
+  team->next_ = all.load(std::memory_order_relaxed);
+  while (!all.compare_exchange_weak(team->next_, team,
+                                    std::memory_order_release,
+                                    std::memory_order_relaxed)) {
+  }
+  return *team;
+}
 
 // Sleeps while a team of this thread would have no other member.
 void wait_for_a_processor(std::chrono::microseconds patience) {
@@ -246,12 +320,10 @@ void run_phases(const Threads& threads, Index phases, Index parts,
     working.fetch_sub(counted, std::memory_order_relaxed);
     return;
   }
-  const auto team =
-      std::make_shared<Team>(phases, parts, members, counted, body);
-  for (int i = 1; i < members; ++i) {
-    threads.schedule([team] { team->help(); });
-  }
-  team->lead();
+  Team& team = Team::take();
+  team.start(phases, parts, members, counted, body);
+  for (int i = 1; i < members; ++i) threads.schedule(team.helper());
+  team.lead();
 }
 
 void run_parts(const Threads& threads, Index parts,

@@ -26,7 +26,8 @@ struct Threads {
 // The calling thread takes part and can finish alone: nobody waits for a
 // thread that has not started, only for parts that a running thread has
 // claimed. Waiting spins for a bounded time, then yields, then sleeps.
-// body must not throw.
+// body must not throw. What the threads share is kept for later calls: once as
+// many calls as come at once have been made, none allocates memory.
 //
 // While other teams have all processors, the calling thread works alone.
 // `patience` is for work that one thread alone would do much slower than its

@@ -18,10 +18,14 @@ using Clock = std::chrono::steady_clock;
 // Waking a sleeping thread takes as long as a step of a small layer, so workers
 // look for the next call for a while before they sleep.
 constexpr auto kSpin = std::chrono::microseconds(50);
+// So many requests for help in advance of the workers are not all meant in
+// earnest: most of the calls that they came from have ended.
+constexpr std::size_t kQueue = 256;
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : size_(threads > 1 ? threads : 1) {
+ThreadPool::ThreadPool(int threads)
+    : size_(threads > 1 ? threads : 1), queue_(kQueue) {
   try {
     for (int i = 1; i < size_; ++i) {
       workers_.emplace_back([this] { work(); });
@@ -55,8 +59,10 @@ void ThreadPool::schedule(std::function<void()> closure) {
   bool wake;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    queue_.push_back(std::move(closure));
-    queued_.fetch_add(1, std::memory_order_relaxed);
+    const std::size_t queued = queued_.load(std::memory_order_relaxed);
+    if (queued == kQueue) return;
+    queue_[(first_ + queued) % kQueue] = std::move(closure);
+    queued_.store(queued + 1, std::memory_order_relaxed);
     wake = sleeping_ > 0;
   }
   if (wake) work_came_.notify_one();
@@ -65,10 +71,12 @@ void ThreadPool::schedule(std::function<void()> closure) {
 bool ThreadPool::take(std::function<void()>& closure) {
   if (queued_.load(std::memory_order_relaxed) == 0) return false;
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (queue_.empty()) return false;
-  closure = std::move(queue_.front());
-  queue_.pop_front();
-  queued_.fetch_sub(1, std::memory_order_relaxed);
+  const std::size_t queued = queued_.load(std::memory_order_relaxed);
+  if (queued == 0) return false;
+  closure = std::move(queue_[first_]);
+  queue_[first_] = nullptr;
+  first_ = (first_ + 1) % kQueue;
+  queued_.store(queued - 1, std::memory_order_relaxed);
   return true;
 }
 
@@ -89,7 +97,7 @@ void ThreadPool::work() {
     }
     std::unique_lock<std::mutex> lock(mutex_);
     ++sleeping_;
-    work_came_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    work_came_.wait(lock, [this] { return stop_ || queued_ > 0; });
     --sleeping_;
   }
 }

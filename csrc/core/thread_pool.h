@@ -4,7 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,8 +16,8 @@
 namespace fused_rnn {
 
 // Workers start with the pool and end with it. Any number of threads may use a
-// pool at once. What is queued when the pool ends never runs, which is all that
-// run_phases asks for.
+// pool at once. Closures that come while the queue is full, and those in it when
+// the pool ends, never run: run_phases asks for no more.
 class ThreadPool {
  public:
   // `threads` counts the calling thread, so there is one worker less; fewer if
@@ -37,11 +37,13 @@ class ThreadPool {
   bool take(std::function<void()>& closure);
 
   const int size_;
-  std::atomic<int> queued_{0};
+  std::atomic<std::size_t> queued_{0};
   std::atomic<bool> stop_{false};
   std::mutex mutex_;  // of the queue
   std::condition_variable work_came_;
-  std::deque<std::function<void()>> queue_;
+  // A ring, made with the pool: scheduling allocates nothing.
+  std::vector<std::function<void()>> queue_;
+  std::size_t first_ = 0;
   int sleeping_ = 0;
   std::vector<std::thread> workers_;
 };

@@ -317,7 +317,8 @@ class GRUStream(_core.GRUStream):
     """A GRU that is fed one step at a time, as when serving a model.
 
     Weights are copied and packed once, and the state is kept between steps. A
-    step allocates no memory if one thread does it.
+    step allocates no memory, unless the number of threads or the instruction
+    set has changed since the last.
 
     ``step(x_t)`` takes the input of one step, [B, I] or, with one sequence,
     [I], and returns ``state``, [B, H]: always the same array, which the next

@@ -1,18 +1,48 @@
 // run_phases with every kind of team: alone, full, with absent and late
 // workers, with more threads than processors, several at once and nested.
+// Counts allocations, too.
 #include "core/parallel.h"
 
 #include <atomic>
 #include <chrono>
 #include <cfenv>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
 #include "core/check.h"
 #include "core/parallel_limits.h"
 #include "core/thread_pool.h"
+
+namespace {
+
+std::atomic<long> allocations{0};
+
+void* allocate(std::size_t size, std::size_t alignment) {
+  ++allocations;
+  // Whole multiples of the alignment, and not nothing, as it has to be.
+  size = (size / alignment + 1) * alignment;
+  if (void* p = std::aligned_alloc(alignment, size)) return p;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+  return allocate(size, alignof(std::max_align_t));
+}
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return allocate(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
+  std::free(p);
+}
 
 namespace fused_rnn {
 namespace {
@@ -91,6 +121,18 @@ void test_absent_and_late_workers() {
   CHECK_THAT(!late.empty(), "no worker was asked for");
   // What they could touch of the caller's is gone by now; ASan would tell.
   for (Closure& closure : late) closure();
+  // Nor may they meddle with a run that has the same memory now.
+  late.clear();
+  check_phases("to be late", keeping, 1, 4);
+  const std::vector<Closure> earlier = std::move(late);
+  std::atomic<int> parts{0};
+  run_phases(keeping, 3, 4, [&](Index, Index part) {
+    const int before = ++parts;
+    if (part == 0)
+      for (const Closure& closure : earlier) closure();
+    CHECK_THAT(parts == before, "%d parts ran within another",
+               parts - before);
+  });
 
   Threads inline_only;
   inline_only.count = 4;
@@ -126,7 +168,8 @@ void test_busy_pool() {
     });
   }
   while (waiting != threads.count - 1) std::this_thread::yield();
-  check_sizes("busy pool", threads);
+  // More than are ever kept.
+  for (int i = 0; i < 10; ++i) check_sizes("busy pool", threads);
   gate.unlock();
   while (waiting != 0) std::this_thread::yield();
 }
@@ -159,6 +202,21 @@ void test_teams_at_once() {
   for (std::thread& caller : callers) caller.join();
   CHECK_THAT(working_threads() == 0, "%d threads left counted",
              working_threads());
+}
+
+// Once there are teams for all callers and workers that are on their way out.
+void test_no_allocations() {
+  ThreadPool pool(4);
+  const Threads threads = pool.threads();
+  const std::function<void(Index, Index)> nothing = [](Index, Index) {};
+  const auto run = [&](int times) {
+    for (int i = 0; i < times; ++i) run_phases(threads, 3, 4, nothing);
+  };
+  run(100);
+  const long before = allocations;
+  run(1000);
+  CHECK_THAT(allocations - before < 20, "%ld allocations in 1000 runs",
+             allocations - before);
 }
 
 void test_nested_teams() {
@@ -282,6 +340,7 @@ int main() {
     test_long_part();
     test_teams_at_once();
     test_nested_teams();
+    test_no_allocations();
     test_shared_pool();
   }
   return test::report("parallel_test");
