@@ -78,10 +78,13 @@ struct CpuDevice {
 
 }  // namespace fused_rnn
 
-// Registers a kernel template of device and element type for all of them.
-#define FUSED_RNN_REGISTER(NAME, KERNEL)                                     \
-  FUSED_RNN_REGISTER_TYPES(NAME, KERNEL, tensorflow::DEVICE_CPU, CpuDevice) \
+// Registers a kernel template of device and element type for all of them, or
+// for a CPU only.
+#define FUSED_RNN_REGISTER(NAME, KERNEL) \
+  FUSED_RNN_REGISTER_CPU(NAME, KERNEL)   \
   FUSED_RNN_REGISTER_GPU(NAME, KERNEL)
+#define FUSED_RNN_REGISTER_CPU(NAME, KERNEL) \
+  FUSED_RNN_REGISTER_TYPES(NAME, KERNEL, tensorflow::DEVICE_CPU, CpuDevice)
 #define FUSED_RNN_REGISTER_TYPES(NAME, KERNEL, PLACE, DEVICE)     \
   FUSED_RNN_REGISTER_TYPE(NAME, KERNEL, PLACE, DEVICE, float)        \
   FUSED_RNN_REGISTER_TYPE(NAME, KERNEL, PLACE, DEVICE, double)       \

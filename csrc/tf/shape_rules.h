@@ -55,9 +55,8 @@ inline DimensionHandle difference(InferenceContext* c, DimensionHandle a,
 // sizes; `because` names what these sizes were taken from.
 inline absl::Status require_shape(InferenceContext* c, int input,
                                   const char* name, const char* words,
-                                  std::initializer_list<DimensionHandle> dims,
+                                  ShapeHandle expected,
                                   const std::string& because) {
-  const ShapeHandle expected = c->MakeShape(dims);
   ShapeHandle merged;
   if (c->Merge(c->input(input), expected, &merged).ok()) {
     return absl::OkStatus();
@@ -65,6 +64,13 @@ inline absl::Status require_shape(InferenceContext* c, int input,
   return absl::InvalidArgumentError(absl::StrCat(
       name, " must have shape ", words, " = ", c->DebugString(expected),
       ", got ", c->DebugString(c->input(input)), because));
+}
+
+inline absl::Status require_shape(InferenceContext* c, int input,
+                                  const char* name, const char* words,
+                                  std::initializer_list<DimensionHandle> dims,
+                                  const std::string& because) {
+  return require_shape(c, input, name, words, c->MakeShape(dims), because);
 }
 
 // Requires that a dimension, if it is known, is a multiple.

@@ -16,11 +16,15 @@ _TENSORFLOW_NAMES: dict[str, str] = {
     "GRUBlockCellOutput": "ops",
     "GRUCell": "layers",
     "GRUOutput": "ops",
+    "LSTMOutput": "ops",
     "RNN": "layers",
+    "SimpleRNNOutput": "ops",
     "fuse": "_fuse",
     "fused_scope": "_fuse",
     "gru": "ops",
     "gru_block_cell": "ops",
+    "lstm": "ops",
+    "simple_rnn": "ops",
     "unfuse": "_fuse",
 }
 

@@ -1,0 +1,119 @@
+"""The cells as the tests of the sequence ops call them."""
+
+import numpy as np
+import tensorflow as tf
+from helpers import draw
+from helpers_reference import CASES
+
+import fused_rnn
+
+# name -> what the oracle's tests know of it: gates, states, options.
+CELLS = CASES
+
+
+def fused(cell):
+    """The function of the package."""
+    return getattr(fused_rnn, cell.name)
+
+
+def first_states(cell):
+    return tuple(state + "0" for state in cell.states)
+
+
+def differentiable(cell):
+    """Arguments that have a gradient, in order."""
+    return ("x", *first_states(cell), "kernel", "recurrent_kernel", "bias")
+
+
+def rnn_arguments(
+    cell, seed, batch, steps, inputs, units, dtype, *, absent=(), mask=False,
+    dropout=False,
+) -> dict:
+    """Arguments by name, the differentiable ones first.
+
+    Those that `absent` names are None, as are masks not asked for; `dropout`
+    may be "shared", for one mask of all gates.
+    """
+    rng = np.random.default_rng(seed)
+    columns = cell.gates * units
+
+    def weights(rows):
+        return draw(rng, (rows, columns), dtype, max(rows, 1) ** -0.5)
+
+    values = {
+        "x": draw(rng, (batch, steps, inputs), dtype),
+        **{
+            name: draw(rng, (batch, units), dtype)
+            for name in first_states(cell)
+        },
+        "kernel": weights(inputs),
+        "recurrent_kernel": weights(units),
+        "bias": draw(rng, cell.bias_shape(units), dtype),
+        "mask": rng.random((batch, steps)) < 0.7,
+        # Kept entries are scaled as Keras scales them.
+        "recurrent_dropout_mask": (
+            (rng.random((cell.gates, batch, units)) < 0.75) / 0.75
+        ).astype(dtype),
+    }
+    if dropout == "shared":
+        values["recurrent_dropout_mask"] = values["recurrent_dropout_mask"][:1]
+    for name, wanted in (("mask", mask), ("recurrent_dropout_mask", dropout)):
+        if not wanted:
+            values[name] = None
+    return {**values, **dict.fromkeys(absent)}
+
+
+def drawn_gradients(cell, seed, values):
+    """What arrives at outputs and last states, in values' element type."""
+    rng = np.random.default_rng(seed)
+    batch, steps, _ = values["x"].shape
+    units = len(values["recurrent_kernel"])
+    dtype = values["x"].dtype
+    return [
+        draw(rng, (batch, steps, units), dtype),
+        *(draw(rng, (batch, units), dtype) for _ in cell.states),
+    ]
+
+
+def in_order(cell, results) -> dict:
+    """Results of the package or of the oracle by name."""
+    return dict(zip(("outputs", *cell.states), results))
+
+
+def oracle(cell, values, incoming, **options):
+    """Results and gradients by name in float64."""
+    values = dict(values)
+    mask = values["recurrent_dropout_mask"]
+    if mask is not None:  # The oracle takes a mask for each gate.
+        values["recurrent_dropout_mask"] = np.repeat(
+            mask, cell.gates // len(mask), 0
+        )
+    options = {**cell.options, **options}
+    d_outputs, *d_states = incoming
+    return (
+        in_order(cell, cell.sequence(**values, **options)),
+        cell.sequence_grad(
+            **values, **options, d_outputs=d_outputs,
+            **dict(zip(cell.d_states, d_states)),
+        ),
+    )
+
+
+def run(cell, values, incoming, **options):
+    """The same by the package, with layout and types as it has them."""
+    tensors = {
+        name: tf.constant(values[name])
+        for name in differentiable(cell) if values[name] is not None
+    }
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        results = fused(cell)(
+            **{**values, **tensors}, **cell.options, **options
+        )
+    gradients = tape.gradient(
+        list(results), tensors, [tf.constant(d) for d in incoming]
+    )
+    return (
+        in_order(cell, [result.numpy() for result in results]),
+        {name: gradient.numpy() for name, gradient in gradients.items()},
+    )
