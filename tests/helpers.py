@@ -10,6 +10,7 @@ import textwrap
 
 import ml_dtypes
 import numpy as np
+from helpers_reference import CASES
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Where the package under test lies: site-packages, or a checkout's python/.
@@ -95,37 +96,59 @@ def cell_gradients(seed, batch, units, dtype) -> dict:
     }
 
 
+def first_states(cell):
+    return tuple(state + "0" for state in cell.states)
+
+
+def rnn_arguments(
+    cell, seed, batch, steps, inputs, units, dtype, *, absent=(), mask=False,
+    dropout=False,
+) -> dict:
+    """Arguments by name, the differentiable ones first.
+
+    Those that `absent` names are None, as are masks not asked for; `dropout`
+    may be "shared", for one mask of all gates.
+    """
+    rng = np.random.default_rng(seed)
+    columns = cell.gates * units
+
+    def weights(rows):
+        return draw(rng, (rows, columns), dtype, max(rows, 1) ** -0.5)
+
+    values = {
+        "x": draw(rng, (batch, steps, inputs), dtype),
+        **{
+            name: draw(rng, (batch, units), dtype)
+            for name in first_states(cell)
+        },
+        "kernel": weights(inputs),
+        "recurrent_kernel": weights(units),
+        "bias": draw(rng, cell.bias_shape(units), dtype),
+        "mask": rng.random((batch, steps)) < 0.7,
+        # Kept entries are scaled as Keras scales them.
+        "recurrent_dropout_mask": (
+            (rng.random((cell.gates, batch, units)) < 0.75) / 0.75
+        ).astype(dtype),
+    }
+    if dropout == "shared":
+        values["recurrent_dropout_mask"] = values["recurrent_dropout_mask"][:1]
+    for name, wanted in (("mask", mask), ("recurrent_dropout_mask", dropout)):
+        if not wanted:
+            values[name] = None
+    return {**values, **dict.fromkeys(absent)}
+
+
 def gru_arguments(
     seed, batch, steps, inputs, units, dtype, *, reset_after, h0=True,
     bias=True, mask=False, dropout=False,
 ) -> dict:
     """Arguments of ``reference.gru`` by name; those not asked for are None."""
-    rng = np.random.default_rng(seed)
-
-    def weights(rows, columns):
-        return draw(rng, (rows, columns), dtype, max(rows, 1) ** -0.5)
-
-    values = {
-        "x": draw(rng, (batch, steps, inputs), dtype),
-        "h0": draw(rng, (batch, units), dtype),
-        "kernel": weights(inputs, 3 * units),
-        "recurrent_kernel": weights(units, 3 * units),
-        "bias": draw(
-            rng, (2, 3 * units) if reset_after else (3 * units,), dtype
-        ),
-        "mask": rng.random((batch, steps)) < 0.7,
-        # Kept entries are scaled as Keras scales them.
-        "recurrent_dropout_mask": (
-            (rng.random((3, batch, units)) < 0.75) / 0.75
-        ).astype(dtype),
-    }
-    for name, wanted in (
-        ("h0", h0), ("bias", bias), ("mask", mask),
-        ("recurrent_dropout_mask", dropout),
-    ):
-        if not wanted:
-            values[name] = None
-    return values
+    given = {"h0": h0, "bias": bias}
+    return rnn_arguments(
+        CASES["gru_after" if reset_after else "gru_before"], seed, batch, steps,
+        inputs, units, dtype, mask=mask, dropout=dropout,
+        absent=[name for name, wanted in given.items() if not wanted],
+    )
 
 
 def draw(rng, shape, dtype, scale=1.0) -> np.ndarray:

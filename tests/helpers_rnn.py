@@ -2,7 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
-from helpers import draw
+from helpers import draw, first_states
 from helpers_reference import CASES
 
 import fused_rnn
@@ -16,51 +16,9 @@ def fused(cell):
     return getattr(fused_rnn, cell.name)
 
 
-def first_states(cell):
-    return tuple(state + "0" for state in cell.states)
-
-
 def differentiable(cell):
     """Arguments that have a gradient, in order."""
     return ("x", *first_states(cell), "kernel", "recurrent_kernel", "bias")
-
-
-def rnn_arguments(
-    cell, seed, batch, steps, inputs, units, dtype, *, absent=(), mask=False,
-    dropout=False,
-) -> dict:
-    """Arguments by name, the differentiable ones first.
-
-    Those that `absent` names are None, as are masks not asked for; `dropout`
-    may be "shared", for one mask of all gates.
-    """
-    rng = np.random.default_rng(seed)
-    columns = cell.gates * units
-
-    def weights(rows):
-        return draw(rng, (rows, columns), dtype, max(rows, 1) ** -0.5)
-
-    values = {
-        "x": draw(rng, (batch, steps, inputs), dtype),
-        **{
-            name: draw(rng, (batch, units), dtype)
-            for name in first_states(cell)
-        },
-        "kernel": weights(inputs),
-        "recurrent_kernel": weights(units),
-        "bias": draw(rng, cell.bias_shape(units), dtype),
-        "mask": rng.random((batch, steps)) < 0.7,
-        # Kept entries are scaled as Keras scales them.
-        "recurrent_dropout_mask": (
-            (rng.random((cell.gates, batch, units)) < 0.75) / 0.75
-        ).astype(dtype),
-    }
-    if dropout == "shared":
-        values["recurrent_dropout_mask"] = values["recurrent_dropout_mask"][:1]
-    for name, wanted in (("mask", mask), ("recurrent_dropout_mask", dropout)):
-        if not wanted:
-            values[name] = None
-    return {**values, **dict.fromkeys(absent)}
 
 
 def drawn_gradients(cell, seed, values):

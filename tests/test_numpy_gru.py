@@ -4,8 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from bounds_gru import BoundedGru
+from bounds_rnn import BoundedRnn
 from helpers import DTYPES, SEQUENCE_SHAPES, draw, gru_arguments
+from helpers_reference import CASES
 
 import fused_rnn.numpy as rnn
 from fused_rnn import reference
@@ -116,8 +117,11 @@ def test_oracle_shapes(shape, dtype, reset_after):
         mask=extra, dropout=extra,
     )
     gradients = incoming(values)
-    bounds = BoundedGru(DTYPES[dtype], **values, reset_after=reset_after)
-    d_bounds = bounds.gradients(**gradients)
+    bounds = BoundedRnn(
+        CASES["gru_after" if reset_after else "gru_before"], DTYPES[dtype],
+        **values,
+    )
+    d_bounds = bounds.gradients(*gradients.values())
     expected, expected_state = reference.gru(**values, reset_after=reset_after)
     d_expected = reference.gru_grad(
         **values, **gradients, reset_after=reset_after
@@ -125,7 +129,7 @@ def test_oracle_shapes(shape, dtype, reset_after):
     actual = run(values, gradients, reset_after=reset_after)
     for t, bound in enumerate(bounds.outputs):
         bound.check(actual["outputs"][:, t], expected[:, t], f"outputs {t}")
-    bounds.state.check(actual["state"], expected_state, "state")
+    bounds.states["h"].check(actual["state"], expected_state, "state")
     for name in ("x", "h0", "kernel", "recurrent_kernel", "bias"):
         value = actual[f"d_{name}"]
         if name in d_bounds:

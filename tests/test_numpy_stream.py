@@ -6,8 +6,9 @@ import threading
 
 import numpy as np
 import pytest
-from bounds_gru import BoundedGru
+from bounds_rnn import BoundedRnn
 from helpers import DTYPES, gru_arguments, run_python
+from helpers_reference import CASES
 
 import fused_rnn.numpy as rnn
 from fused_rnn import reference
@@ -47,10 +48,11 @@ def test_oracle(shape, dtype, reset_after):
                 step, before, **weights, reset_after=reset_after
             )
             state = stream.step(x[:, t])
-            bounds = BoundedGru(
-                DTYPES[dtype], step, before, **weights, reset_after=reset_after
+            bounds = BoundedRnn(
+                CASES["gru_after" if reset_after else "gru_before"],
+                DTYPES[dtype], step, before, **weights,
             )
-            bounds.state.check(state, expected, f"{isa} {t}")
+            bounds.states["h"].check(state, expected, f"{isa} {t}")
 
 
 @pytest.mark.parametrize("activation", ["relu", "softsign"])

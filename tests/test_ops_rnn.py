@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from bounds_rnn import BoundedRnn
-from helpers import DTYPES, SEQUENCE_SHAPES
+from helpers import DTYPES, SEQUENCE_SHAPES, first_states, rnn_arguments
 from helpers_rnn import (
     CELLS,
     differentiable,
     drawn_gradients,
-    first_states,
     fused,
     in_order,
     oracle,
-    rnn_arguments,
     run,
 )
 

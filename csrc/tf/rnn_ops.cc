@@ -87,13 +87,6 @@ class SequenceShapes {
   }
 
   absl::Status check(int i, const Argument& input) {
-    for (std::size_t d = 0; d < input.shape.size(); ++d) {
-      const bool slots = input.shape[d] == Size::kSlots;
-      if (!slots && input.shape[d] != Size::kColumns) continue;
-      TF_RETURN_IF_ERROR(require_multiple(c_, i, input.name,
-                                          input.words.c_str(), dim_of(c_, i, d),
-                                          slots ? slots_ : columns_));
-    }
     if (input.arg == Arg::kDropout) {
       const DimensionHandle masks = dim_of(c_, i, 0);
       const bool shared = c_->ValueKnown(masks) && c_->Value(masks) == 1;
@@ -101,8 +94,17 @@ class SequenceShapes {
                                 ? masks
                                 : c_->MakeDim(columns_);
     }
-    return require_shape(c_, i, input.name, input.words.c_str(),
-                         shape_of(input), because());
+    TF_RETURN_IF_ERROR(require_shape(c_, i, input.name, input.words.c_str(),
+                                     shape_of(input), because()));
+    // Where the units are not known, this much is.
+    for (std::size_t d = 0; d < input.shape.size(); ++d) {
+      const bool slots = input.shape[d] == Size::kSlots;
+      if (!slots && input.shape[d] != Size::kColumns) continue;
+      TF_RETURN_IF_ERROR(require_multiple(c_, i, input.name,
+                                          input.words.c_str(), dim_of(c_, i, d),
+                                          slots ? slots_ : columns_));
+    }
+    return absl::OkStatus();
   }
 
   std::string because() const {
