@@ -4,31 +4,20 @@ import doctest
 
 import numpy as np
 import pytest
-from helpers_reference import CASES, check_gradients, draw
+from helpers_networks import (
+    NETWORKS,
+    check_against,
+    every_network,
+    stretches,
+)
+from helpers_reference import check_gradients, draw
 
-from fused_rnn import reference, weights
+from fused_rnn import reference
 from fused_rnn.reference import networks
 
-# Model, its cell in the oracle, and the conversions of its weights.
-MODELS = {
-    "gru": (
-        reference.CharacterGru, CASES["gru_before"],
-        weights.textbook_gru_to_keras, weights.keras_to_textbook_gru,
-    ),
-    "lstm": (
-        reference.CharacterLstm, CASES["lstm"],
-        weights.textbook_lstm_to_keras, weights.keras_to_textbook_lstm,
-    ),
-    "rnn": (
-        reference.CharacterRnn, CASES["simple_rnn"],
-        weights.textbook_rnn_to_keras, weights.keras_to_textbook_rnn,
-    ),
-}
-every_model = pytest.mark.parametrize(
-    "model_class, case, to_keras, from_keras", MODELS.values(), ids=MODELS
-)
 every_class = pytest.mark.parametrize(
-    "model_class", [entry[0] for entry in MODELS.values()], ids=MODELS
+    "model_class", [network.model for network in NETWORKS.values()],
+    ids=NETWORKS,
 )
 
 NAMES = {
@@ -40,7 +29,7 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_weights_and_gradients(name):
-    model = MODELS[name][0](vocabulary_size=5, units=3)
+    model = NETWORKS[name].model(vocabulary_size=5, units=3)
     _, gradients, _ = model.loss([0, 1], [1, 4])
     assert sorted(model.weights) == sorted(gradients) == sorted(
         NAMES[name].split()
@@ -67,60 +56,35 @@ def test_gradient(model_class):
     )
 
 
-def oracle_loss(case, keras, dense, inputs, targets, state):
+def oracle_loss(case, keras, dense, one_hot, targets, state):
     """Loss, gradients and states of the oracle's sequence and a softmax."""
     W, b = dense
-    one_hot = np.eye(len(b))
-    arguments = (one_hot[inputs], *state, *keras)
+    arguments = (one_hot, *state, *keras)
     outputs, *new = case.sequence(*arguments, **case.options)
     y = outputs @ W + b
     p = np.exp(y) / np.exp(y).sum(axis=-1, keepdims=True)
-    right = one_hot[targets]
-    d_y = (p - right) / inputs.size
+    right = np.eye(len(b))[targets]
+    d_y = (p - right) / targets.size
     gradients = case.sequence_grad(
         *arguments, **case.options, d_outputs=d_y @ W.T
     )
     loss = -np.mean(np.log(np.sum(p * right, axis=-1)))
     rows = outputs.reshape(-1, outputs.shape[-1])
     d_W = rows.T @ d_y.reshape(len(rows), -1)
-    return loss, gradients, (d_W, d_y.sum(axis=(0, 1))), new
+    d_keras = [gradients[n] for n in ("kernel", "recurrent_kernel", "bias")]
+    return loss, d_keras, (d_W, d_y.sum(axis=(0, 1))), new
 
 
-@every_model
-@pytest.mark.parametrize("batch, steps", [(1, 1), (3, 1), (1, 200), (2, 200)])
-def test_equals_the_oracle(
-    model_class, case, to_keras, from_keras, batch, steps
-):
-    rng = np.random.default_rng(2)
-    model = model_class(vocabulary_size=20, units=16)
-    keras = to_keras(model.weights)
-    dense = [model.weights[name] for name in model.output]
-    state = model.first_state(batch)
-    text = rng.integers(0, 20, (batch, 2 * steps + 1))
-    for start in (0, steps):  # the second stretch carries the state on
-        inputs = text[:, start : start + steps]
-        targets = text[:, start + 1 : start + steps + 1]
-        loss, d_keras, d_dense, oracle_state = oracle_loss(
-            case, keras, dense, inputs, targets, state
-        )
-        ours, gradients, state = model.loss(inputs, targets, state)
-        np.testing.assert_allclose(ours, loss, rtol=0, atol=1e-10)
-        for left, right in zip(state, oracle_state):
-            np.testing.assert_allclose(left, right, rtol=0, atol=1e-10)
-        expected = from_keras(
-            *[d_keras[n] for n in ("kernel", "recurrent_kernel", "bias")]
-        )
-        expected.update(zip(model.output, d_dense))
-        assert expected.keys() == gradients.keys()
-        for name, gradient in gradients.items():
-            np.testing.assert_allclose(
-                gradient, expected[name], rtol=0, atol=1e-10, err_msg=name
-            )
+@every_network
+@stretches
+def test_equals_the_oracle(network, batch, steps):
+    check_against(network, oracle_loss, batch, steps)
 
 
-@every_model
-def test_conversion_there_and_back(model_class, case, to_keras, from_keras):
-    model = model_class(vocabulary_size=5, units=3)
+@every_network
+def test_conversion_there_and_back(network):
+    to_keras, from_keras = network.to_keras, network.from_keras
+    model = network.model(vocabulary_size=5, units=3)
     rng = np.random.default_rng(3)
     keras = to_keras({
         name: values + draw(rng, *values.shape)
