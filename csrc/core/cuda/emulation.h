@@ -52,6 +52,8 @@ Error launch(const char* name, void (*kernel)(Arguments), dim3 grid, dim3 block,
   return {};
 }
 
+inline Index opaque(Index i) { return i; }
+
 // ---- Blocks that wait for each other: each of their threads is a thread of
 // the process, so that ThreadSanitizer sees where a barrier is missing.
 

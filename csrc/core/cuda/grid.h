@@ -40,7 +40,7 @@ FUSED_RNN_DEVICE void for_each_value(Index rows, int width, Body body) {
   const Index stride = static_cast<Index>(gridDim.y) * blockDim.y;
   for (Index i = static_cast<Index>(blockIdx.y) * blockDim.y + threadIdx.y;
        i < rows; i += stride)
-    body(i, j);
+    body(opaque(i), j);
 }
 
 template <class T>

@@ -90,6 +90,13 @@ inline CooperativeLimits cooperative_limits() {
   return limits;
 }
 
+// i, of which the compiler knows nothing. Of a loop's index it would make an
+// address for each row that the body touches, and keep them all in registers.
+FUSED_RNN_DEVICE Index opaque(Index i) {
+  asm volatile("" : "+l"(i));
+  return i;
+}
+
 FUSED_RNN_DEVICE char* shared_memory() {
   extern __shared__ __align__(16) char bytes[];
   return bytes;

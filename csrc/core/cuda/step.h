@@ -8,9 +8,9 @@
 namespace fused_rnn {
 namespace cuda {
 
-// Two blocks on a processor leave a thread 255 registers, with which none of
-// the kernels spills; with three, 168, one would.
-#define FUSED_RNN_STEP_KERNEL FUSED_RNN_KERNEL(kColumns* kRows, 2)
+// Six blocks on a processor leave a thread 80 registers, with which none of the
+// kernels spills.
+#define FUSED_RNN_STEP_KERNEL FUSED_RNN_KERNEL(kColumns* kRows, 6)
 
 FUSED_RNN_DEVICE bool valid(const StepShape& s, Index b) {
   return !s.mask || s.mask[b * s.mask_row] != 0;
