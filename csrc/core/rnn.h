@@ -112,10 +112,10 @@ struct RnnOptions {
   double cell_clip = 0;    // LSTM: c_t is cut off at ± this; 0: not at all
 };
 
-inline bool resets_after(const RnnOptions& options) {
+constexpr bool resets_after(const RnnOptions& options) {
   return options.cell == Cell::kGru && options.reset_after;
 }
-inline int gate_count(const RnnOptions& options) {
+constexpr int gate_count(const RnnOptions& options) {
   switch (options.cell) {
     case Cell::kGru:
       return 3;
@@ -128,12 +128,12 @@ inline int gate_count(const RnnOptions& options) {
 }
 // Gradients of the gates that a backward pass gives, one a gate and that of
 // gh_c: the first of the reserve.
-inline int gate_gradient_count(const RnnOptions& options) {
+constexpr int gate_gradient_count(const RnnOptions& options) {
   return resets_after(options) ? kRecurrentCandidate + 1 : gate_count(options);
 }
 // Values of the reserve that a backward pass reads. A simple RNN's are its
 // outputs.
-inline int reserve_count(const RnnOptions& options) {
+constexpr int reserve_count(const RnnOptions& options) {
   switch (options.cell) {
     case Cell::kGru:
       return gate_gradient_count(options);
@@ -144,11 +144,11 @@ inline int reserve_count(const RnnOptions& options) {
   }
   return 0;
 }
-inline bool has_cell_state(const RnnOptions& options) {
+constexpr bool has_cell_state(const RnnOptions& options) {
   return options.cell == Cell::kLstm;
 }
 // Whether a step's second product depends on its first.
-inline bool two_stages(const RnnOptions& options) {
+constexpr bool two_stages(const RnnOptions& options) {
   return options.cell == Cell::kGru && !options.reset_after;
 }
 

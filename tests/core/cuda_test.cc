@@ -75,8 +75,6 @@ void test_problem(const Problem<T>& p, const char* name, bool all_calls) {
   if (all_calls) test_calls(core, p, want, got, check);
 }
 
-const Kind kGruKinds[] = {kKinds[0], kKinds[1]};
-
 // More rows than a chunk of them: three chunks of an odd number of steps.
 const Case kChunks = {"chunks of steps", {420, 41, 2, 3}};
 
@@ -86,7 +84,7 @@ void test_type() {
   for (const Case& c : kCases) {
     const Index states = c.shape.steps * c.shape.batch * c.shape.units;
     for (int i = 0; i < kSeeds; ++i) {
-      for (const Kind& kind : kGruKinds) {
+      for (const Kind& kind : kKinds) {
         // Kernels are wide where rows are dense and units a multiple.
         const bool dense = (seed / 2) % 2 == 0;
         test_problem(Problem<T>(c, kind, seed++, dense), "CUDA emulation",
@@ -98,7 +96,7 @@ void test_type() {
 
 void test_chunks() {
   if (kThreads) return;
-  for (const Kind& kind : kGruKinds)
+  for (const Kind& kind : kKinds)
     test_problem(Problem<float>(kChunks, kind, 1), "CUDA emulation", false);
 }
 
@@ -112,16 +110,24 @@ struct Failing {
   }
 };
 
-// Keras' layout: weights side by side, reserve of [T, B, 4H].
+// Keras' layout: weights side by side, reserve of [T, B, values * H].
 struct Plain {
   static constexpr Index T = 7, B = 3, I = 8, H = 16;
-  std::vector<float> x = ramp(T * B * I), kernel = ramp(I * 3 * H),
-                     recurrent = ramp(H * 3 * H);
-  std::vector<float> h0 = std::vector<float>(B * H, 0.25f);
+  RnnOptions options;
+  bool has_dropout = false;  // one mask for all gates
+  const int gates, values = kMaxReserve;
+  std::vector<float> x = ramp(T * B * I), kernel = ramp(I * gates * H),
+                     recurrent = ramp(H * gates * H);
+  std::vector<float> first = std::vector<float>(B * H, 0.25f);
+  std::vector<float> dropout = std::vector<float>(B * H, 2);
   std::vector<float> outputs = std::vector<float>(T * B * H);
-  std::vector<float> reserve = std::vector<float>(T * B * 4 * H);
-  std::vector<float> d_gates = std::vector<float>(T * B * 4 * H);
-  std::vector<float> d_h0 = std::vector<float>(B * H);
+  std::vector<float> reserve = std::vector<float>(T * B * values * H);
+  std::vector<float> d_gates = std::vector<float>(T * B * kMaxGates * H);
+  std::vector<float> d_first = std::vector<float>(B * H), d_cell = d_first;
+  std::vector<float> d_kernel = kernel, d_recurrent = recurrent;
+
+  explicit Plain(const Kind& kind)
+      : options{kind.cell, kind.reset_after}, gates(gate_count(options)) {}
 
   // From -1/4 to 1/4, again and again.
   static std::vector<float> ramp(Index n) {
@@ -131,35 +137,58 @@ struct Plain {
     return values;
   }
 
-  RnnForward<float> forward(bool reset_after) {
-    RnnForward<float> g;
+  // What the arguments of all calls have.
+  template <class G>
+  void share(G& g) {
     g.shape = {T, B, I, H};
-    g.options.reset_after = reset_after;
+    g.options = options;
+    g.h0 = {first.data(), H};
+    for (int i = 0; has_dropout && i < gates; ++i)
+      g.recurrent_dropout[i] = {dropout.data(), H};
+  }
+  RnnForward<float> forward() {
+    RnnForward<float> g;
+    share(g);
     g.x = {x.data(), B * I, I};
-    g.h0 = {h0.data(), H};
-    for (int i = 0; i < kGruGates; ++i) {
-      g.weights.kernel[i] = {kernel.data() + i * H, 3 * H};
-      g.weights.recurrent[i] = {recurrent.data() + i * H, 3 * H};
+    if (has_cell_state(options)) g.c0 = g.h0;
+    for (int i = 0; i < gates; ++i) {
+      g.weights.kernel[i] = {kernel.data() + i * H, gates * H};
+      g.weights.recurrent[i] = {recurrent.data() + i * H, gates * H};
     }
     g.outputs = {outputs.data(), B * H, H};
-    for (int i = 0; i < kGruReserve; ++i)
-      g.reserve[i] = {reserve.data() + i * H, B * 4 * H, 4 * H};
+    for (int i = 0; i < reserve_count(options); ++i)
+      g.reserve[i] = {reserve.data() + i * H, B * values * H, values * H};
     return g;
   }
-  RnnBackward<float> backward(bool reset_after) {
-    const RnnForward<float> f = forward(reset_after);
+  RnnBackward<float> backward() {
+    const RnnForward<float> f = forward();
     RnnBackward<float> g;
-    g.shape = f.shape;
-    g.options = f.options;
+    share(g);
     g.weights = f.weights;
-    g.h0 = f.h0;
+    g.c0 = f.c0;
     g.outputs = {outputs.data(), B * H, H};
-    for (int i = 0; i < kGruReserve; ++i) {
-      g.reserve[i] = {reserve.data() + i * H, B * 4 * H, 4 * H};
-      g.d_gates[i] = {d_gates.data() + i * H, B * 4 * H, 4 * H};
-    }
+    for (int i = 0; i < reserve_count(options); ++i)
+      g.reserve[i] = {reserve.data() + i * H, B * values * H, values * H};
+    for (int i = 0; i < gate_gradient_count(options); ++i)
+      g.d_gates[i] = {d_gates.data() + i * H, B * kMaxGates * H, kMaxGates * H};
     g.d_outputs = {outputs.data(), B * H, H};
-    g.d_h0 = {d_h0.data(), H};
+    g.d_h0 = {d_first.data(), H};
+    if (has_cell_state(options)) g.d_c0 = {d_cell.data(), H};
+    return g;
+  }
+  RnnWeightGradient<float> weight_gradient() {
+    const RnnBackward<float> b = backward();
+    RnnWeightGradient<float> g;
+    share(g);
+    g.x = {x.data(), B * I, I};
+    g.outputs = b.outputs;
+    if (two_stages(options)) g.reset = b.reserve[kReset];
+    for (int i = 0; i < gates; ++i) {
+      g.d_kernel[i] = {d_kernel.data() + i * H, gates * H};
+      g.d_recurrent[i] = {d_recurrent.data() + i * H, gates * H};
+    }
+    for (int i = 0; i < gate_gradient_count(options); ++i)
+      g.d_gates[i] = {b.d_gates[i].data, b.d_gates[i].step, b.d_gates[i].row};
     return g;
   }
 };
@@ -179,30 +208,42 @@ Count count(const G& g) {
   return count;
 }
 
-// One product and one kernel a step, two and two for reset before.
+// One product and one kernel a step, two and two for reset before. One mask of
+// dropout for all gates adds but its product with the first state.
 void test_launches() {
-  for (bool reset_after : {true, false}) {
-    Plain plain;
-    const Index a_step = reset_after ? 1 : 2;
-    Plain naive;
-    naive::rnn_forward(naive.forward(reset_after));
-    const Count forward = count(plain.forward(reset_after));
-    for (std::size_t i = 0; i < plain.outputs.size(); ++i)
-      CHECK_THAT(std::abs(plain.outputs[i] - naive.outputs[i]) < 1e-6f,
-                 "outputs[%d] = %g, not %g", static_cast<int>(i),
-                 static_cast<double>(plain.outputs[i]),
-                 static_cast<double>(naive.outputs[i]));
-    CHECK_THAT(forward.kernels == a_step * Plain::T, "%d kernels",
-               static_cast<int>(forward.kernels));
-    // And that of the inputs.
-    CHECK_THAT(forward.products == a_step * Plain::T + 1, "%d products",
-               static_cast<int>(forward.products));
-    // And what the loop starts with, and d_h0.
-    const Count backward = count(plain.backward(reset_after));
-    CHECK_THAT(backward.kernels == a_step * Plain::T + 2, "%d kernels",
-               static_cast<int>(backward.kernels));
-    CHECK_THAT(backward.products == a_step * Plain::T, "%d products",
-               static_cast<int>(backward.products));
+  const auto expect = [](const char* what, const Kind& kind, const Count& got,
+                         Index kernels, Index products) {
+    CHECK_THAT(got.kernels == kernels && got.products == products,
+               "%s, %s: %d kernels, %d products, not %d and %d", kind.name,
+               what, static_cast<int>(got.kernels),
+               static_cast<int>(got.products), static_cast<int>(kernels),
+               static_cast<int>(products));
+  };
+  for (const Kind& kind : kKinds) {
+    for (bool dropout : {false, true}) {
+      Plain plain(kind), naive(kind);
+      plain.has_dropout = naive.has_dropout = dropout;
+      const Index stages = two_stages(plain.options) ? 2 : 1;
+      const Index a_step = stages * Plain::T;
+      naive::rnn_forward(naive.forward());
+      // And the product of the inputs.
+      expect("forward", kind, count(plain.forward()), a_step + dropout,
+             a_step + 1);
+      for (std::size_t i = 0; i < plain.outputs.size(); ++i)
+        CHECK_THAT(std::abs(plain.outputs[i] - naive.outputs[i]) < 1e-6f,
+                   "%s: outputs[%d] = %g, not %g", kind.name,
+                   static_cast<int>(i), static_cast<double>(plain.outputs[i]),
+                   static_cast<double>(naive.outputs[i]));
+      // And what the loop starts with, for each state, and ends with.
+      expect("backward", kind, count(plain.backward()),
+             a_step + 2 + has_cell_state(plain.options), a_step);
+      // Ones for biases, and what each recurrent product read.
+      const Index lefts = stages;
+      // The candidate's d_gates of reset after lie elsewhere than its d_gh_c.
+      const Index splits = kind.reset_after ? 1 : 0;
+      expect("weight gradient", kind, count(plain.weight_gradient()),
+             1 + lefts, 1 + lefts + splits);
+    }
   }
 }
 
@@ -215,7 +256,7 @@ void test_persistent_type() {
     if (c.shape.steps * c.shape.batch > (kThreads ? 20 : 60) ||
         c.shape.units > 50)
       continue;
-    for (const Kind& kind : kGruKinds) {
+    for (const Kind& kind : kKinds) {
       Problem<T> p(c, kind, seed++);
       p.has_dropout = false;
       test_problem(p, "persistent CUDA emulation", false);
@@ -234,7 +275,7 @@ void test_persistent() {
     test_persistent_type<float>();
     if (kThreads) continue;
     if (limits.blocks == 1) {
-      Problem<float> chunks(kChunks, kGruKinds[1], 1);
+      Problem<float> chunks(kChunks, kKinds[1], 1);
       chunks.has_dropout = false;
       test_problem(chunks, "persistent CUDA emulation", false);
     }
@@ -242,15 +283,17 @@ void test_persistent() {
     test_persistent_type<double>();
     test_persistent_type<Half>();
     test_persistent_type<BFloat16>();
-    for (bool reset_after : {true, false}) {
-      Plain plain;
-      const Count forward = count(plain.forward(reset_after));
+    for (const Kind& kind : kKinds) {
+      Plain plain(kind);
+      const Count forward = count(plain.forward());
       // The counter, and all steps; and the product of the inputs.
       CHECK_THAT(forward.kernels == 2 && forward.products == 1,
                  "%d kernels, %d products", static_cast<int>(forward.kernels),
                  static_cast<int>(forward.products));
-      const Count backward = count(plain.backward(reset_after));
-      CHECK_THAT(backward.kernels == 3 && backward.products == 0,
+      // And what it starts with, for each state.
+      const Index starts = has_cell_state(plain.options) ? 2 : 1;
+      const Count backward = count(plain.backward());
+      CHECK_THAT(backward.kernels == 2 + starts && backward.products == 0,
                  "%d kernels, %d products", static_cast<int>(backward.kernels),
                  static_cast<int>(backward.products));
     }
@@ -260,8 +303,8 @@ void test_persistent() {
 
 // A failure ends the call at once and is handed on.
 void test_failures() {
-  Plain plain;
-  const RnnForward<float> g = plain.forward(true);
+  Plain plain(kKinds[1]);
+  const RnnForward<float> g = plain.forward();
   const Scratch scratch(cuda::workspace_bytes(g));
   for (Index fails = 0; fails <= Plain::T; ++fails) {
     Failing failing{fails};
@@ -278,12 +321,6 @@ void test_failures() {
   large.shape.units = Index{1} << 30;
   const cuda::Error error = cuda::rnn_forward(large, {}, nullptr);
   CHECK_THAT(error && std::string(error.where) == "sizes", "no error");
-  for (Cell cell : {Cell::kLstm, Cell::kSimpleRnn}) {
-    RnnForward<float> other = g;
-    other.options.cell = cell;
-    const cuda::Error refused = cuda::rnn_forward(other, {}, nullptr);
-    CHECK_THAT(refused && std::string(refused.where) == "cell", "no error");
-  }
 }
 
 }  // namespace

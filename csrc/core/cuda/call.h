@@ -19,8 +19,8 @@ template <class T>
 constexpr bool kComputesAsStored = std::is_same<T, Compute<T>>::value;
 
 // Rows of a product over many steps, at most: 64 tiles of 128 rows, which with
-// 3H / 128 tiles of columns keep the 132 or 148 processors of the largest GPUs
-// busy from H = 128 on. More would only take more memory.
+// a GRU's 3H / 128 tiles of columns keep the 132 or 148 processors of the
+// largest GPUs busy from H = 128 on. More would only take more memory.
 constexpr Index kChunkRows = 8192;
 
 inline Index chunk_steps(const RnnShape& shape) {
@@ -36,11 +36,6 @@ inline Error check_sizes(const RnnShape& shape, bool masked) {
   if (masked && shape.steps > kMost)
     return {"sizes", "the number of steps must be below 2^31 with a mask"};
   return {};
-}
-
-inline Error check_cell(const RnnOptions& options) {
-  if (options.cell == Cell::kGru) return {};
-  return {"cell", "a GPU has kernels for GRU only"};
 }
 
 template <class T>
@@ -102,15 +97,15 @@ struct GateRuns {
     int first = 0;  // that gate
     Rows<const E> matrix;
   };
-  Run runs[kGruGates];
+  Run runs[kMaxGates];
   int size = 0;
-  int slot[kGruGates] = {0, 1, 2};
+  int slot[kMaxGates] = {0, 1, 2, 3};
 
   // Of gates [first, end). With `apart` each for itself. `beside`, if there,
   // must lie side by side as well.
   void find(const Rows<const E>* gates, int first, int end, Index units,
             bool apart, const Rows<const E>* beside = nullptr) {
-    int order[kGruGates] = {0, 1, 2};
+    int order[kMaxGates] = {0, 1, 2, 3};
     if (!apart)
       std::sort(order + first, order + end, [&](int a, int b) {
         return std::less<const E*>()(gates[a].data, gates[b].data);
@@ -192,18 +187,20 @@ class RecurrentWeights {
  public:
   using C = Compute<T>;
 
-  void take(Workspace& workspace, const RnnWeights<T>& weights, Index units) {
+  void take(Workspace& workspace, const RnnWeights<T>& weights, int count,
+            Index units) {
+    count_ = count;
     if constexpr (kComputesAsStored<T>) {
-      std::copy_n(weights.recurrent, kGruGates, gates);
+      std::copy_n(weights.recurrent, count, gates);
     } else {
-      C* const converted = workspace.take<C>(kGruGates * units * units);
-      for (int g = 0; g < kGruGates; ++g)
-        gates[g] = {converted + g * units, kGruGates * units};
+      C* const converted = workspace.take<C>(count * units * units);
+      for (int g = 0; g < count; ++g)
+        gates[g] = {converted + g * units, count * units};
     }
   }
   Error prepare(const RnnWeights<T>& weights, Index units, void* stream) const {
     if constexpr (!kComputesAsStored<T>)
-      for (int g = 0; g < kGruGates; ++g)
+      for (int g = 0; g < count_; ++g)
         FUSED_RNN_TRY(copy_rows(weights.recurrent[g], units, units,
                                 Rows<C>{const_cast<C*>(gates[g].data),
                                         gates[g].row},
@@ -211,7 +208,35 @@ class RecurrentWeights {
     return {};
   }
 
-  Rows<const C> gates[kGruGates];
+  Rows<const C> gates[kMaxGates];
+
+ private:
+  int count_ = 0;
+};
+
+// The masks of recurrent dropout of the gates that read the state. If they are
+// one, so is what the gates read.
+template <class T>
+class Dropout {
+ public:
+  Dropout(const Rows<const T>* masks, int gates)
+      : there_(masks[0]),
+        shared_(std::all_of(masks, masks + gates,
+                            [&](const Rows<const T>& mask) {
+                              return mask.data == masks[0].data &&
+                                     mask.row == masks[0].row;
+                            })),
+        count_(!there_ ? 0 : shared_ ? 1 : gates) {}
+
+  explicit operator bool() const { return there_; }
+  // Whether each gate reads something else.
+  bool apart() const { return !shared_; }
+  int count() const { return count_; }
+  int of(int gate) const { return shared_ ? 0 : gate; }
+
+ private:
+  bool there_, shared_;
+  int count_;
 };
 
 }  // namespace cuda
@@ -229,7 +254,6 @@ class RecurrentWeights {
   template <class T>                                                       \
   Error function(const Arguments<T>& arguments, const Device& device,      \
                  void* base) {                                             \
-    FUSED_RNN_TRY(check_cell(arguments.options));                          \
     FUSED_RNN_TRY(check_sizes(arguments.shape, arguments.mask.data));      \
     Workspace workspace(base);                                             \
     Call<T> call(arguments);                                               \

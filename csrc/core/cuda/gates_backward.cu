@@ -8,80 +8,59 @@ namespace {
 // What reaches h_t from later steps.
 template <int N, class T>
 FUSED_RNN_DEVICE Value<Compute<T>, N> from_later(const BackwardStep<T>& s,
-                                                 Index b, int j) {
+                                                 int gates, Index b, int j) {
   Value<Compute<T>, N> d = load<N>(row_at(s.carry_in, b, j));
-  for (int g = 0; g < kGruGates; ++g)
+  for (int g = 0; g < gates; ++g)
     if (s.product[g].data)
       d = fma(load<N>(row_at(s.product[g], b, j)),
               load<N>(row_at(s.dropout[g], b, j)), d);
   return d;
 }
 
-template <int N, class T>
-FUSED_RNN_STEP_KERNEL backward_after(BackwardStep<T> s) {
+template <class Cell, int kStage, int N, class T>
+FUSED_RNN_STEP_KERNEL backward_gates(BackwardStep<T> s) {
   for_each_value<N>(s.shape.batch, s.shape.units, [&](Index b, int j) {
-    backward_blend_at<true, N>(s, b, j, from_later<N>(s, b, j));
-  });
-}
-
-template <int N, class T>
-FUSED_RNN_STEP_KERNEL backward_before_candidate(BackwardStep<T> s) {
-  for_each_value<N>(s.shape.batch, s.shape.units, [&](Index b, int j) {
-    backward_blend_at<false, N>(s, b, j, from_later<N>(s, b, j));
-  });
-}
-
-template <int N, class T>
-FUSED_RNN_STEP_KERNEL backward_before_reset(BackwardStep<T> s) {
-  for_each_value<N>(s.shape.batch, s.shape.units, [&](Index b, int j) {
-    backward_before_reset_at<N>(s, b, j, load<N>(row_at(s.d_reset_h, b, j)));
+    const auto d = kStage == 0 ? from_later<N>(s, Cell::kGates, b, j)
+                               : load<N>(row_at(s.d_reset_h, b, j));
+    backward_at<N>(Cell(), Stage<kStage>(), s, b, j, d);
   });
 }
 
 template <class T>
-struct BackwardState : BackwardStep<T> {
-  Rows<T> to;
+struct BackwardStates : BackwardStep<T> {
+  Rows<T> d_h0, d_c0;
 };
 
 template <int N, class T>
-FUSED_RNN_STEP_KERNEL backward_state(BackwardState<T> s) {
+FUSED_RNN_STEP_KERNEL backward_states(BackwardStates<T> s) {
   for_each_value<N>(s.shape.batch, s.shape.units, [&](Index b, int j) {
-    store<N>(row_at(s.to, b, j), from_later<N>(s, b, j));
+    if (s.d_h0.data)
+      store<N>(row_at(s.d_h0, b, j), from_later<N>(s, kMaxGates, b, j));
+    if (s.d_c0.data)
+      store<N>(row_at(s.d_c0, b, j), load<N>(row_at(s.d_cell, b, j)));
   });
 }
 
 }  // namespace
 
-#define FUSED_RNN_DEFINE(KERNEL)                                            \
-  template <class T>                                                        \
-  Error launch_##KERNEL(const BackwardStep<T>& s, void* stream) {           \
-    return launch_step(#KERNEL, KERNEL<kWide<T>, T>, KERNEL<1, T>, s.shape, \
-                       stream, s);                                          \
-  }                                                                         \
-  template Error launch_##KERNEL(const BackwardStep<float>&, void*);        \
-  template Error launch_##KERNEL(const BackwardStep<double>&, void*);       \
-  template Error launch_##KERNEL(const BackwardStep<Half>&, void*);         \
-  template Error launch_##KERNEL(const BackwardStep<BFloat16>&, void*);
-FUSED_RNN_DEFINE(backward_after)
-FUSED_RNN_DEFINE(backward_before_candidate)
-FUSED_RNN_DEFINE(backward_before_reset)
-#undef FUSED_RNN_DEFINE
+FUSED_RNN_DEFINE_STAGES(launch_backward, backward_gates, BackwardStep)
 
 template <class T>
-Error launch_backward_state(const BackwardStep<T>& s, Rows<T> to,
-                            void* stream) {
-  return launch_step("backward_state", backward_state<kWide<T>, T>,
-                     backward_state<1, T>, s.shape, stream,
-                     BackwardState<T>{s, to});
+Error launch_backward_states(const BackwardStep<T>& s, Rows<T> d_h0,
+                             Rows<T> d_c0, void* stream) {
+  return launch_step("backward_states", backward_states<kWide<T>, T>,
+                     backward_states<1, T>, s.shape, stream,
+                     BackwardStates<T>{s, d_h0, d_c0});
 }
-template Error launch_backward_state(const BackwardStep<float>&, Rows<float>,
-                                     void*);
-template Error launch_backward_state(const BackwardStep<double>&, Rows<double>,
-                                     void*);
-template Error launch_backward_state(const BackwardStep<Half>&, Rows<Half>,
-                                     void*);
-template Error launch_backward_state(const BackwardStep<BFloat16>&,
-                                     Rows<BFloat16>, void*);
+
+template Error launch_backward_states(const BackwardStep<float>&, Rows<float>,
+                                      Rows<float>, void*);
+template Error launch_backward_states(const BackwardStep<double>&, Rows<double>,
+                                      Rows<double>, void*);
+template Error launch_backward_states(const BackwardStep<Half>&, Rows<Half>,
+                                      Rows<Half>, void*);
+template Error launch_backward_states(const BackwardStep<BFloat16>&,
+                                      Rows<BFloat16>, Rows<BFloat16>, void*);
 
 }  // namespace cuda
 }  // namespace fused_rnn

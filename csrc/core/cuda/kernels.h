@@ -27,34 +27,35 @@ struct StepShape {
   Index mask_row = 0;
 };
 
+// Gates, reserve and gate gradients are the first of these that the cell has.
 template <class T>
 struct ForwardStep {
   using C = Compute<T>;
   StepShape shape;
-  Rows<const C> gx[kGruGates];  // [B, H], without biases
-  Rows<const C> gh[kGruGates];
-  const T* bias[kGruGates] = {};
-  const T* recurrent_bias[kGruGates] = {};
+  Rows<const C> gx[kMaxGates];  // [B, H], without biases
+  Rows<const C> gh[kMaxGates];
+  const T* bias[kMaxGates] = {};
+  const T* recurrent_bias[kMaxGates] = {};
+  const T* peephole[kMaxGates] = {};
   Rows<const C> h_prev;
-  Rows<C> h_next;   // may be h_prev
+  Rows<C> h_next;        // may be h_prev
+  Rows<const C> c_prev;  // LSTM only
+  Rows<C> c_next;        // may be c_prev; LSTM only
   Rows<C> z;        // from one kernel to the other, reset before only
   Rows<C> reset_h;  // r∘h_prev∘m_c, reset before only
-  Rows<const T> dropout[kGruGates];
-  Rows<C> dropped[kGruGates];  // h_next∘m_g
+  Rows<const T> dropout[kMaxGates];
+  Rows<C> dropped[kMaxGates];  // h_next∘m_g
   Rows<T> output;
   Rows<const T> previous_output;  // what a masked step repeats
-  Rows<T> reserve[kGruReserve];
-  Rows<T> state;  // h_next once more
+  Rows<T> reserve[kMaxReserve];
+  Rows<T> state;       // h_next once more
+  Rows<T> cell_state;  // c_next once more
 };
 
-// Reset after: the whole step.
+// What follows a step's first product (stage 0) or, reset before only, its
+// second: reset_h of the gates, then the rest.
 template <class T>
-Error launch_forward_after(const ForwardStep<T>&, void* stream);
-// Reset before: the gates, up to reset_h; then the rest.
-template <class T>
-Error launch_forward_before_gates(const ForwardStep<T>&, void* stream);
-template <class T>
-Error launch_forward_before_candidate(const ForwardStep<T>&, void* stream);
+Error launch_forward(const ForwardStep<T>&, int stage, void* stream);
 
 template <class T>
 struct BackwardStep {
@@ -65,34 +66,37 @@ struct BackwardStep {
   const int* previous = nullptr;
   Sequence<const T> outputs;
   Rows<const T> h0;
+  Sequence<const T> cell_states;  // c_t; LSTM only
+  Rows<const T> c0;
+  const T* peephole[kMaxGates] = {};
   // In: what reaches h_t from later steps; out: what h_{t-1} gets from this
-  // step, without the recurrent products. May be each other.
+  // step, without the recurrent products. May be each other. Out is null where
+  // that is nothing: not of a GRU.
   Rows<const C> carry_in;
   Rows<C> carry;
   // With dropout, the recurrent products of the step after, each to be
   // multiplied by its mask and added to carry_in.
-  Rows<const C> product[kGruGates];
-  Rows<const T> dropout[kGruGates];
+  Rows<const C> product[kMaxGates];
+  Rows<const T> dropout[kMaxGates];
+  // What reaches c_t from later steps, then what c_{t-1} gets; LSTM only.
+  Rows<C> d_cell;
   Rows<C> output_carry;     // gradients of outputs that masked steps repeated
   Rows<const C> d_reset_h;  // reset before, second kernel
-  Rows<C> operand[kGruReserve];  // gate gradients for the products
+  Rows<C> operand[kMaxGates];  // gate gradients for the products
   Rows<const T> d_output;
-  Rows<const T> reserve[kGruReserve];
-  Rows<const T> d_reserve[kGruGates];
-  Rows<T> d_gates[kGruReserve];
+  Rows<const T> reserve[kMaxReserve];
+  Rows<const T> d_reserve[kMaxReserve];
+  Rows<T> d_gates[kMaxGates];
 };
 
-// Reset after: the whole step.
+// Stage 0, all of the step or, reset before, z and the candidate; then, stage
+// 1, the reset gate.
 template <class T>
-Error launch_backward_after(const BackwardStep<T>&, void* stream);
-// Reset before: z and the candidate; then the reset gate.
+Error launch_backward(const BackwardStep<T>&, int stage, void* stream);
+// What reaches the first states; null: not wanted.
 template <class T>
-Error launch_backward_before_candidate(const BackwardStep<T>&, void* stream);
-template <class T>
-Error launch_backward_before_reset(const BackwardStep<T>&, void* stream);
-// What reaches h0 goes to `to`.
-template <class T>
-Error launch_backward_state(const BackwardStep<T>&, Rows<T> to, void* stream);
+Error launch_backward_states(const BackwardStep<T>&, Rows<T> d_h0, Rows<T> d_c0,
+                             void* stream);
 
 // Rows (t, b) of a sequence, one after another in time: copied, converted,
 // multiplied, and zero where masked.

@@ -25,21 +25,22 @@ struct PersistentPlan {
 };
 // By the environment, the sizes and what the current device offers.
 template <class T>
-PersistentPlan plan_persistent(const RnnShape&, bool dropout);
+PersistentPlan plan_persistent(const RnnShape&, const RnnOptions&,
+                               bool dropout);
 
 template <class T>
 struct PersistentForward {
   using C = Compute<T>;
   PersistentPlan plan;
   int steps = 0;
-  ForwardStep<T> first;  // no gh, no dropout, no state
-  Rows<T> state;         // of the last step
-  Rows<const T> recurrent[kGruGates];
+  ForwardStep<T> first;       // no gh, no dropout, no state
+  Rows<T> state, cell_state;  // of the last step
+  Rows<const T> recurrent[kMaxGates];
   Rows<C> h[2];  // what the first step's h_next and those after it take in turn
   unsigned* arrived = nullptr;  // scratch
   // From a step to the next.
   Index mask_step = 0, gx_step = 0, output_step = 0;
-  Index reserve_step[kGruReserve] = {};
+  Index reserve_step[kMaxReserve] = {};
 };
 template <class T>
 Error launch_persistent_forward(const PersistentForward<T>&, void* stream);
@@ -50,14 +51,14 @@ struct PersistentBackward {
   PersistentPlan plan;
   int steps = 0;
   BackwardStep<T> last;  // of the last step: the first to run; no dropout
-  Rows<const T> recurrent[kGruGates];
-  C* operand[2] = {};  // [3, B, H], in turn
-  Rows<T> d_h0;
+  Rows<const T> recurrent[kMaxGates];
+  C* operand[2] = {};  // [gates, B, H], in turn
+  Rows<T> d_h0, d_c0;
   unsigned* arrived = nullptr;  // scratch
   // From a step to the next, in time.
   Index mask_step = 0, d_output_step = 0;
-  Index reserve_step[kGruReserve] = {}, d_reserve_step[kGruGates] = {};
-  Index d_gates_step[kGruReserve] = {};
+  Index reserve_step[kMaxReserve] = {}, d_reserve_step[kMaxReserve] = {};
+  Index d_gates_step[kMaxGates] = {};
 };
 template <class T>
 Error launch_persistent_backward(const PersistentBackward<T>&, void* stream);

@@ -12,7 +12,7 @@ namespace cuda {
 // 256 threads and one block a processor leave a thread 255 registers.
 #define FUSED_RNN_PERSISTENT_KERNEL FUSED_RNN_KERNEL(256, 1)
 
-template <class T>
+template <int kGates, class T>
 class PersistentBlock {
  public:
   using C = Compute<T>;
@@ -21,9 +21,9 @@ class PersistentBlock {
   // Shared memory: tile, partial sums, weights, in the order of alignment.
   static std::size_t bytes(const PersistentPlan& plan, int depth) {
     return (static_cast<std::size_t>(plan.rows) * (depth + 1) +
-            static_cast<std::size_t>(kGruGates) * plan.threads) *
+            static_cast<std::size_t>(kGates) * plan.threads) *
                sizeof(C) +
-           static_cast<std::size_t>(kGruGates) * plan.units * depth * sizeof(T);
+           static_cast<std::size_t>(kGates) * plan.units * depth * sizeof(T);
   }
 
   FUSED_RNN_DEVICE PersistentBlock(const PersistentPlan& plan, int batch,
@@ -39,13 +39,13 @@ class PersistentBlock {
     unit_ = item / plan.rows;
     tile_ = reinterpret_cast<C*>(shared_memory());
     partial_ = tile_ + plan.rows * (depth + 1);
-    weights_ = reinterpret_cast<T*>(partial_ + kGruGates * plan.threads);
+    weights_ = reinterpret_cast<T*>(partial_ + kGates * plan.threads);
   }
 
   // Column j of a gate's matrix for each unit j, or with kTransposed row j.
   template <bool kTransposed>
   FUSED_RNN_DEVICE void take_weights(const Rows<const T>* gates) {
-    for (int g = 0; g < kGruGates; ++g)
+    for (int g = 0; g < kGates; ++g)
       for (int i = thread_; i < units_ * depth_; i += plan_.threads) {
         // Neighbours read what lies side by side.
         const int u = kTransposed ? i / depth_ : i % units_;
@@ -55,9 +55,11 @@ class PersistentBlock {
       }
   }
 
-  // body(b, j, sums): sums[g - kFrom] = Σ_k a[b, k]·weight(g, j, k).
-  template <int kFrom, int kEnd, class Body>
+  // body(b, j, sums): sums[g - kFrom] = Σ_k a[b, k]·weight(g, j, k), of gates
+  // [kFrom, kEnd).
+  template <class Gates, class Body>
   FUSED_RNN_DEVICE void products_of(Rows<const C> a, Body body) {
+    constexpr int kFrom = Gates::kFrom, kEnd = Gates::kEnd;
     for (int b = 0; b < batch_; b += plan_.rows) {
       C sum[kEnd - kFrom] = {};
       load_tile(a, b);
@@ -68,12 +70,12 @@ class PersistentBlock {
   }
 
   // body(b, j, sum): sum = Σ_g Σ_k a[g][b, k]·weight(g, j, k).
-  template <int kFrom, int kEnd, class Body>
+  template <class Gates, class Body>
   FUSED_RNN_DEVICE void sum_of(const Rows<const C>* a, Body body) {
     for (int b = 0; b < batch_; b += plan_.rows) {
       C sum[1] = {};
-      for (int g = kFrom; g < kEnd; ++g) {
-        if (g > kFrom) block_barrier();  // until the tile has been read
+      for (int g = Gates::kFrom; g < Gates::kEnd; ++g) {
+        if (g > Gates::kFrom) block_barrier();  // until the tile has been read
         load_tile(a[g], b);
         sum[0] = add_terms(a[g], b, g, sum[0]);
       }

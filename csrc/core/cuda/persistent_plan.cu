@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/cuda/cells.h"
 #include "core/cuda/persistent.h"
 #include "core/cuda/persistent_block.h"
 
@@ -24,7 +25,8 @@ FUSED_RNN_KERNEL(1, 1) clear(unsigned* count) { *count = 0; }
 }  // namespace
 
 template <class T>
-PersistentPlan plan_persistent(const RnnShape& shape, bool dropout) {
+PersistentPlan plan_persistent(const RnnShape& shape, const RnnOptions& options,
+                               bool dropout) {
   const auto within = [](Index n, Index least, Index most) {
     return least <= n && n <= most;
   };
@@ -48,7 +50,9 @@ PersistentPlan plan_persistent(const RnnShape& shape, bool dropout) {
     while (plan.splits < 32 &&
            2 * plan.splits * plan.rows * plan.units <= plan.threads)
       plan.splits *= 2;
-    plan.shared_bytes = PersistentBlock<T>::bytes(plan, units);
+    plan.shared_bytes = with_cell(options, [&](auto cell) {
+      return PersistentBlock<decltype(cell)::kGates, T>::bytes(plan, units);
+    });
     if (plan.shared_bytes <= limits.shared_bytes) break;
     if (plan.rows == 1) return {};
   }
@@ -56,10 +60,14 @@ PersistentPlan plan_persistent(const RnnShape& shape, bool dropout) {
   return plan;
 }
 
-template PersistentPlan plan_persistent<float>(const RnnShape&, bool);
-template PersistentPlan plan_persistent<double>(const RnnShape&, bool);
-template PersistentPlan plan_persistent<Half>(const RnnShape&, bool);
-template PersistentPlan plan_persistent<BFloat16>(const RnnShape&, bool);
+#define FUSED_RNN_INSTANTIATE(T)                                              \
+  template PersistentPlan plan_persistent<T>(const RnnShape&,                 \
+                                             const RnnOptions&, bool dropout);
+FUSED_RNN_INSTANTIATE(float)
+FUSED_RNN_INSTANTIATE(double)
+FUSED_RNN_INSTANTIATE(Half)
+FUSED_RNN_INSTANTIATE(BFloat16)
+#undef FUSED_RNN_INSTANTIATE
 
 Error launch_clear(unsigned* arrived, void* stream) {
   return launch("clear", clear, dim3(), dim3(), stream, arrived);

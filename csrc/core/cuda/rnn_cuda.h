@@ -6,7 +6,6 @@
 // capture it. It reads its arguments before it returns.
 //
 // What differs from core/rnn.h:
-// - GRU only; else the call returns an error.
 // - Sizes but for the number of steps are below 2^31, steps times batch rows
 //   too if there is a mask; else the call returns an error.
 // - `packed` is not looked at.

@@ -63,7 +63,7 @@ class InputGradient {
 
   void layout(Workspace& workspace) {
     const RnnShape& shape = args_.shape;
-    d_gates_.take(workspace, args_.d_gates, kGruGates, shape, chunk_);
+    d_gates_.take(workspace, args_.d_gates, gates(), shape, chunk_);
     in_place_ = kComputesAsStored<T> && !args_.mask.data &&
                 as_matrix(args_.d_x, 0, shape.steps, shape.batch, shape.inputs);
     if (!in_place_)
@@ -95,19 +95,19 @@ class InputGradient {
   }
 
  private:
+  int gates() const { return gate_count(args_.options); }
   Error add_gates(const Device& device, Index t, Index count,
                   Rows<C> sum) const {
     const RnnShape& shape = args_.shape;
-    Rows<const T> gates[kGruGates];
-    FUSED_RNN_TRY(d_gates_.read(t, count, gates, device.stream));
+    Rows<const T> d_gates[kMaxGates];
+    FUSED_RNN_TRY(d_gates_.read(t, count, d_gates, device.stream));
     GateRuns<T> kernel;
-    kernel.find(args_.weights.kernel, kUpdate, kGruGates, shape.units, false,
-                gates);
+    kernel.find(args_.weights.kernel, 0, gates(), shape.units, false, d_gates);
     for (int i = 0; i < kernel.size; ++i) {
       const auto& run = kernel.runs[i];
       FUSED_RNN_TRY(multiply(device, false, true, i > 0, count * shape.batch,
                              shape.inputs, run.gates * shape.units,
-                             gates[run.first], run.matrix, sum));
+                             d_gates[run.first], run.matrix, sum));
     }
     return {};
   }
@@ -137,62 +137,81 @@ class WeightGradient {
     Index rows = 0;
     Rows<C> sum;
   };
+  static bool wanted(const Sum& sum) { return static_cast<bool>(sum.result); }
 
   Index units() const { return args_.shape.units; }
   Index inputs() const { return args_.shape.inputs; }
-  bool after() const { return args_.options.reset_after; }
-  bool dropout() const { return static_cast<bool>(args_.recurrent_dropout[0]); }
-  // Whether the forward product of a gate read the state unchanged.
+  int gates() const { return gate_count(args_.options); }
+  int gradients() const { return gate_gradient_count(args_.options); }
+  // Whether the forward product of a gate read r∘h.
+  bool reset(int gate) const {
+    return gate == kCandidate && two_stages(args_.options);
+  }
+  // Whether it read what that of another did.
+  bool same_left(int a, int b) const {
+    const auto& masks = args_.recurrent_dropout;
+    return reset(a) == reset(b) && masks[a].data == masks[b].data &&
+           masks[a].row == masks[b].row;
+  }
+  // Whether that was the state, unchanged.
   bool plain(int gate) const {
-    return !dropout() && (after() || gate != kCandidate);
+    return !args_.recurrent_dropout[gate] && !reset(gate);
+  }
+  // The end of the gates from this one on that read the same.
+  int left_end(int gate) const {
+    int end = gate + 1;
+    while (end < gates() && same_left(gate, end)) ++end;
+    return end;
   }
 
-  void take(Workspace&, Sum (&sums)[kGruGates], const Rows<T>* results,
+  void take(Workspace&, Sum (&sums)[kMaxGates], const Rows<T>* results,
             Index rows);
   template <class E>
   Gather<T, E> rows_of(Index t, Index count, Index width, E* to) const;
   template <class E>
   Error add(const Device&, const Sum* sums, int end, Rows<const E> left,
             const Rows<const E>* right, Index count, bool first) const;
+  Error widen(const Rows<const T>* gates, int count, Index rows, void* stream,
+              Rows<const C>* to) const;
   Error add_recurrent(const Device&, Index t, Index count,
                       const Rows<const T>* right, bool first) const;
   Error add_chunk(const Device&, Index t, Index count) const;
-  Error write(const Sum (&sums)[kGruGates], bool zeros, void* stream) const;
+  Error write(const Sum (&sums)[kMaxGates], bool zeros, void* stream) const;
 
   const RnnWeightGradient<T>& args_;
   const Index chunk_;
   bool x_in_place_ = false;
   GateGradients<T> d_gates_;
-  Sum kernel_[kGruGates], recurrent_[kGruGates];
-  Sum bias_[kGruGates], recurrent_bias_[kGruGates];
+  Sum kernel_[kMaxGates], recurrent_[kMaxGates];
+  Sum bias_[kMaxGates], recurrent_bias_[kMaxGates];
   T* left_ = nullptr;   // [chunk * B, I or H]
   C* scaled_ = nullptr;  // [chunk * B, H]: r∘h, h∘m
-  C* right_ = nullptr;   // [chunk * B, H]: a gate's gradient, beside it
+  C* right_ = nullptr;   // [chunk * B, gates * H]: their gradients, beside it
   T* ones_ = nullptr;    // [1, chunk * B]
   int* previous_ = nullptr;  // [T, B]
 };
 
 template <class T>
-void WeightGradient<T>::take(Workspace& workspace, Sum (&sums)[kGruGates],
+void WeightGradient<T>::take(Workspace& workspace, Sum (&sums)[kMaxGates],
                              const Rows<T>* results, Index rows) {
   C* scratch = nullptr;
   if (!kComputesAsStored<T>)
-    scratch = workspace.take<C>(rows * kGruGates * units());
-  for (int g = 0; g < kGruGates; ++g) {
+    scratch = workspace.take<C>(rows * gates() * units());
+  for (int g = 0; g < gates(); ++g) {
     sums[g].result = results[g];
     sums[g].rows = rows;
     if constexpr (kComputesAsStored<T>)
       sums[g].sum = results[g];
     else
-      sums[g].sum = {scratch + g * units(), kGruGates * units()};
+      sums[g].sum = {scratch + g * units(), gates() * units()};
   }
 }
 
 template <class T>
 void WeightGradient<T>::layout(Workspace& workspace) {
   const RnnShape& shape = args_.shape;
-  Rows<T> bias[kGruGates], recurrent_bias[kGruGates];
-  for (int g = 0; g < kGruGates; ++g) {
+  Rows<T> bias[kMaxGates], recurrent_bias[kMaxGates];
+  for (int g = 0; g < kMaxGates; ++g) {
     bias[g] = {args_.d_bias[g], units()};
     recurrent_bias[g] = {args_.d_recurrent_bias[g], units()};
   }
@@ -200,16 +219,17 @@ void WeightGradient<T>::layout(Workspace& workspace) {
   take(workspace, recurrent_, args_.d_recurrent, units());
   take(workspace, bias_, bias, 1);
   take(workspace, recurrent_bias_, recurrent_bias, 1);
-  d_gates_.take(workspace, args_.d_gates, kGruReserve, shape, chunk_);
+  d_gates_.take(workspace, args_.d_gates, gradients(), shape, chunk_);
   const Index rows = chunk_ * shape.batch;
   x_in_place_ = !args_.mask.data &&
                 as_matrix(args_.x, 0, shape.steps, shape.batch, inputs());
   left_ = workspace.take<T>(rows * std::max(x_in_place_ ? 0 : inputs(),
                                             units()));
-  if (!plain(kCandidate)) {
-    scaled_ = workspace.take<C>(rows * units());
-    if (!kComputesAsStored<T>) right_ = workspace.take<C>(rows * units());
-  }
+  int most = 0;  // gates at once that did not read the plain state
+  for (int g = 0; g < gates(); g = left_end(g))
+    if (!plain(g)) most = std::max(most, left_end(g) - g);
+  if (most > 0) scaled_ = workspace.take<C>(rows * units());
+  if (!kComputesAsStored<T>) right_ = workspace.take<C>(rows * most * units());
   ones_ = workspace.take<T>(rows);
   if (args_.mask.data)
     previous_ = workspace.take<int>(shape.steps * shape.batch);
@@ -266,29 +286,41 @@ Error WeightGradient<T>::add_recurrent(const Device& device, Index t,
     g.first = args_.h0;
     return g;
   };
-  if (plain(kUpdate)) {
-    const auto h_prev = shifted(left_);
-    FUSED_RNN_TRY(launch_gather(h_prev, device.stream));
-    const int end = plain(kCandidate) ? kGruGates : kCandidate;
-    FUSED_RNN_TRY(add(device, recurrent_, end, read_only(h_prev.to), right,
-                      rows, first));
-  }
-  for (int g = 0; g < kGruGates; ++g) {
-    if (plain(g) || !recurrent_[g].result) continue;
+  for (int g = 0, end; g < gates(); g = end) {
+    end = left_end(g);
+    if (std::none_of(recurrent_ + g, recurrent_ + end, wanted)) continue;
+    if (plain(g)) {
+      const auto h_prev = shifted(left_);
+      FUSED_RNN_TRY(launch_gather(h_prev, device.stream));
+      FUSED_RNN_TRY(add(device, recurrent_ + g, end - g, read_only(h_prev.to),
+                        right + g, rows, first));
+      continue;
+    }
     auto left = shifted(scaled_);
-    if (g == kCandidate && !after()) left.scale = args_.reset;
+    if (reset(g)) left.scale = args_.reset;
     left.row_scale = args_.recurrent_dropout[g];
     FUSED_RNN_TRY(launch_gather(left, device.stream));
-    Rows<const C> beside;
-    if constexpr (kComputesAsStored<T>) {
-      beside = right[g];
-    } else {
-      FUSED_RNN_TRY(copy_rows(right[g], rows, units(), Rows<C>{right_, units()},
-                              device.stream));
-      beside = {right_, units()};
+    Rows<const C> beside[kMaxGates];
+    FUSED_RNN_TRY(widen(right + g, end - g, rows, device.stream, beside));
+    FUSED_RNN_TRY(add(device, recurrent_ + g, end - g, read_only(left.to),
+                      beside, rows, first));
+  }
+  return {};
+}
+
+// Gate gradients in the type that is computed in.
+template <class T>
+Error WeightGradient<T>::widen(const Rows<const T>* gates, int count,
+                               Index rows, void* stream,
+                               Rows<const C>* to) const {
+  if constexpr (kComputesAsStored<T>) {
+    std::copy_n(gates, count, to);
+  } else {
+    for (int g = 0; g < count; ++g) {
+      const Rows<C> wide{right_ + g * units(), count * units()};
+      FUSED_RNN_TRY(copy_rows(gates[g], rows, units(), wide, stream));
+      to[g] = read_only(wide);
     }
-    FUSED_RNN_TRY(add(device, recurrent_ + g, 1, read_only(left.to), &beside,
-                      rows, first));
   }
   return {};
 }
@@ -298,12 +330,11 @@ Error WeightGradient<T>::add_chunk(const Device& device, Index t,
                                    Index count) const {
   const bool first = t == 0;
   const Index rows = count * args_.shape.batch;
-  Rows<const T> gates[kGruReserve];
-  FUSED_RNN_TRY(d_gates_.read(t, count, gates, device.stream));
+  Rows<const T> d_gates[kMaxGates];
+  FUSED_RNN_TRY(d_gates_.read(t, count, d_gates, device.stream));
   const Rows<const T> ones{ones_, 1};
-  FUSED_RNN_TRY(add(device, bias_, kGruGates, ones, gates, rows, first));
-  if (inputs() > 0 && (kernel_[kUpdate].result || kernel_[kReset].result ||
-                       kernel_[kCandidate].result)) {
+  FUSED_RNN_TRY(add(device, bias_, gates(), ones, d_gates, rows, first));
+  if (inputs() > 0 && std::any_of(kernel_, kernel_ + gates(), wanted)) {
     Rows<const T> x{left_, inputs()};
     if (x_in_place_) {
       x = as_matrix(args_.x, t, count, args_.shape.batch, inputs());
@@ -312,18 +343,18 @@ Error WeightGradient<T>::add_chunk(const Device& device, Index t,
       g.from = args_.x;
       FUSED_RNN_TRY(launch_gather(g, device.stream));
     }
-    FUSED_RNN_TRY(add(device, kernel_, kGruGates, x, gates, rows, first));
+    FUSED_RNN_TRY(add(device, kernel_, gates(), x, d_gates, rows, first));
   }
-  Rows<const T> recurrent[kGruGates];
-  for (int g = 0; g < kGruGates; ++g)
-    recurrent[g] = gates[recurrent_gate(g, args_.options)];
+  Rows<const T> recurrent[kMaxGates];
+  for (int g = 0; g < gates(); ++g)
+    recurrent[g] = d_gates[recurrent_gate(g, args_.options)];
   FUSED_RNN_TRY(
-      add(device, recurrent_bias_, kGruGates, ones, recurrent, rows, first));
+      add(device, recurrent_bias_, gates(), ones, recurrent, rows, first));
   return add_recurrent(device, t, count, recurrent, first);
 }
 
 template <class T>
-Error WeightGradient<T>::write(const Sum (&sums)[kGruGates], bool zeros,
+Error WeightGradient<T>::write(const Sum (&sums)[kMaxGates], bool zeros,
                                void* stream) const {
   for (const Sum& sum : sums)
     if (sum.result && (zeros || !kComputesAsStored<T>))

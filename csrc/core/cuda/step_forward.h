@@ -3,6 +3,7 @@
 #ifndef FUSED_RNN_CORE_CUDA_STEP_FORWARD_H_
 #define FUSED_RNN_CORE_CUDA_STEP_FORWARD_H_
 
+#include "core/cuda/cells.h"
 #include "core/cuda/grid.h"
 #include "core/cuda/kernels.h"
 #include "core/cuda/step.h"
@@ -11,7 +12,7 @@
 namespace fused_rnn {
 namespace cuda {
 
-// x·K + b of a gate, and what the state adds to it but its product.
+// x·K + b of a gate.
 template <int N, class T>
 FUSED_RNN_DEVICE Value<Compute<T>, N> input_part(const ForwardStep<T>& s,
                                                  int gate, Index b, int j) {
@@ -39,38 +40,48 @@ FUSED_RNN_DEVICE Value<Compute<T>, N> gate(const ForwardStep<T>& s, int gate,
 }
 
 // The new state, and all that is made of it.
-template <int N, class T>
+template <class Cell, int N, class T>
 FUSED_RNN_DEVICE void put_state(const ForwardStep<T>& s, Index b, int j,
                                 Value<Compute<T>, N> h) {
   store<N>(row_at(s.h_next, b, j), h);
   store_if<N>(row_or_null(s.state, b, j), h);
-  for (int g = 0; g < kGruGates; ++g)
+  for (int g = 0; g < Cell::kGates; ++g)
     if (s.dropped[g].data)
       store<N>(row_at(s.dropped[g], b, j),
                h * load<N>(row_at(s.dropout[g], b, j)));
 }
-
 template <int N, class T>
+FUSED_RNN_DEVICE void put_cell_state(const ForwardStep<T>& s, Index b, int j,
+                                     Value<Compute<T>, N> c) {
+  store<N>(row_at(s.c_next, b, j), c);
+  store_if<N>(row_or_null(s.cell_state, b, j), c);
+}
+
+template <class Cell, int N, class T>
 FUSED_RNN_DEVICE void put_masked(const ForwardStep<T>& s, Index b, int j) {
   using V = Value<Compute<T>, N>;
-  put_state<N>(s, b, j, load_or_zero<N>(row_or_null(s.h_prev, b, j)));
+  put_state<Cell, N>(s, b, j, load_or_zero<N>(row_or_null(s.h_prev, b, j)));
+  if constexpr (Cell::kHasCellState)
+    put_cell_state<N>(s, b, j, load_or_zero<N>(row_or_null(s.c_prev, b, j)));
   if (s.output.data) {
     const bool zero = s.shape.options.zero_output_for_mask;
     store<N>(row_at(s.output, b, j),
              load_or_zero<N>(zero ? nullptr
                                   : row_or_null(s.previous_output, b, j)));
   }
-  for (const Rows<T>& reserve : s.reserve)
-    store_if<N>(row_or_null(reserve, b, j), V(0));
+  for (int i = 0; i < Cell::kReserve; ++i)
+    store_if<N>(row_or_null(s.reserve[i], b, j), V(0));
 }
 
-// Reset after: all of it. `gh`: the products of the gates.
+// Of each cell what follows the product of a stage. `gh`: the products of the
+// stage's gates.
+
 template <int N, class T>
-FUSED_RNN_DEVICE void forward_after_at(
-    const ForwardStep<T>& s, Index b, int j,
+FUSED_RNN_DEVICE void forward_at(
+    GruAfter, Stage<0>, const ForwardStep<T>& s, Index b, int j,
     const Value<Compute<T>, N> (&gh)[kGruGates]) {
   using V = Value<Compute<T>, N>;
-  if (!valid(s.shape, b)) return put_masked<N>(s, b, j);
+  if (!valid(s.shape, b)) return put_masked<GruAfter, N>(s, b, j);
   const V z = gate<N>(s, kUpdate, b, j, gh[kUpdate]);
   const V r = gate<N>(s, kReset, b, j, gh[kReset]);
   const V gh_c = recurrent_part<N>(s, kCandidate, j, gh[kCandidate]);
@@ -78,7 +89,7 @@ FUSED_RNN_DEVICE void forward_after_at(
       s.shape.options.activation,
       gru_candidate_after(input_part<N>(s, kCandidate, b, j), r, gh_c));
   const V h = gru_state(z, load_or_zero<N>(row_or_null(s.h_prev, b, j)), c);
-  put_state<N>(s, b, j, h);
+  put_state<GruAfter, N>(s, b, j, h);
   store_if<N>(row_or_null(s.output, b, j), h);
   store_if<N>(row_or_null(s.reserve[kUpdate], b, j), z);
   store_if<N>(row_or_null(s.reserve[kReset], b, j), r);
@@ -86,17 +97,16 @@ FUSED_RNN_DEVICE void forward_after_at(
   store_if<N>(row_or_null(s.reserve[kRecurrentCandidate], b, j), gh_c);
 }
 
-// Reset before: the gates, up to reset_h.
+// The gates, up to reset_h.
 template <int N, class T>
-FUSED_RNN_DEVICE void forward_before_gates_at(const ForwardStep<T>& s, Index b,
-                                              int j,
-                                              Value<Compute<T>, N> gh_z,
-                                              Value<Compute<T>, N> gh_r) {
+FUSED_RNN_DEVICE void forward_at(
+    GruBefore, Stage<0>, const ForwardStep<T>& s, Index b, int j,
+    const Value<Compute<T>, N> (&gh)[kCandidate]) {
   using V = Value<Compute<T>, N>;
   // The product reads all rows; what it makes of this one, nobody does.
   if (!valid(s.shape, b)) return store<N>(row_at(s.reset_h, b, j), V(0));
-  const V z = gate<N>(s, kUpdate, b, j, gh_z);
-  const V r = gate<N>(s, kReset, b, j, gh_r);
+  const V z = gate<N>(s, kUpdate, b, j, gh[kUpdate]);
+  const V r = gate<N>(s, kReset, b, j, gh[kReset]);
   V reset_h = r * load_or_zero<N>(row_or_null(s.h_prev, b, j));
   if (s.dropout[kCandidate].data)
     reset_h = reset_h * load<N>(row_at(s.dropout[kCandidate], b, j));
@@ -106,20 +116,60 @@ FUSED_RNN_DEVICE void forward_before_gates_at(const ForwardStep<T>& s, Index b,
   store_if<N>(row_or_null(s.reserve[kReset], b, j), r);
 }
 
-// Reset before: the rest.
 template <int N, class T>
-FUSED_RNN_DEVICE void forward_before_candidate_at(const ForwardStep<T>& s,
-                                                  Index b, int j,
-                                                  Value<Compute<T>, N> gh_c) {
+FUSED_RNN_DEVICE void forward_at(GruBefore, Stage<1>, const ForwardStep<T>& s,
+                                 Index b, int j,
+                                 const Value<Compute<T>, N> (&gh)[1]) {
   using V = Value<Compute<T>, N>;
-  if (!valid(s.shape, b)) return put_masked<N>(s, b, j);
+  if (!valid(s.shape, b)) return put_masked<GruBefore, N>(s, b, j);
   const V c = activate(s.shape.options.activation,
-                       input_part<N>(s, kCandidate, b, j) + gh_c);
+                       input_part<N>(s, kCandidate, b, j) + gh[0]);
   const V h = gru_state(load<N>(row_at(s.z, b, j)),
                         load_or_zero<N>(row_or_null(s.h_prev, b, j)), c);
-  put_state<N>(s, b, j, h);
+  put_state<GruBefore, N>(s, b, j, h);
   store_if<N>(row_or_null(s.output, b, j), h);
   store_if<N>(row_or_null(s.reserve[kCandidate], b, j), c);
+}
+
+template <int N, class T>
+FUSED_RNN_DEVICE void forward_at(Lstm, Stage<0>, const ForwardStep<T>& s,
+                                 Index b, int j,
+                                 const Value<Compute<T>, N> (&gh)[kMaxGates]) {
+  using V = Value<Compute<T>, N>;
+  if (!valid(s.shape, b)) return put_masked<Lstm, N>(s, b, j);
+  const RnnOptions& options = s.shape.options;
+  const auto sum = [&](int g) { return input_part<N>(s, g, b, j) + gh[g]; };
+  const auto gate_of = [&](int g, V of, V c) {
+    return activate(options.recurrent_activation,
+                    add_peephole<N>(s.peephole[g], j, c, of));
+  };
+  const V c_prev = load_or_zero<N>(row_or_null(s.c_prev, b, j));
+  const V i = gate_of(kInput, sum(kInput), c_prev);
+  const V f =
+      gate_of(kForget, sum(kForget) + V(options.forget_bias), c_prev);
+  const V g = activate(options.activation, sum(kCellInput));
+  const V c = lstm_cell_state(i, f, g, c_prev, V(options.cell_clip));
+  const V o = gate_of(kOutput, sum(kOutput), c);
+  const V co = activate(options.activation, c);
+  const V h = o * co;
+  put_cell_state<N>(s, b, j, c);
+  put_state<Lstm, N>(s, b, j, h);
+  store_if<N>(row_or_null(s.output, b, j), h);
+  const V kept[] = {i, f, g, o, c, co};
+  for (int k = 0; k < Lstm::kReserve; ++k)
+    store_if<N>(row_or_null(s.reserve[k], b, j), kept[k]);
+}
+
+template <int N, class T>
+FUSED_RNN_DEVICE void forward_at(SimpleRnn, Stage<0>, const ForwardStep<T>& s,
+                                 Index b, int j,
+                                 const Value<Compute<T>, N> (&gh)[1]) {
+  using V = Value<Compute<T>, N>;
+  if (!valid(s.shape, b)) return put_masked<SimpleRnn, N>(s, b, j);
+  const V h = activate(s.shape.options.activation,
+                       input_part<N>(s, 0, b, j) + gh[0]);
+  put_state<SimpleRnn, N>(s, b, j, h);
+  store_if<N>(row_or_null(s.output, b, j), h);
 }
 
 }  // namespace cuda
