@@ -3,6 +3,8 @@
 import keras
 import numpy as np
 
+# Of Keras and of ours; a cell's name ends in Cell.
+LAYERS = ("GRU", "LSTM", "SimpleRNN")
 BATCH, STEPS, INPUTS, UNITS = 4, 5, 3, 6
 # Whole, with holes, padded on the left, and masked everywhere.
 HOLES = np.array(
@@ -55,3 +57,10 @@ def assert_same(actual, expected, policy="float32"):
         keras.tree.flatten(actual), keras.tree.flatten(expected), strict=True
     ):
         assert_close(a, e, policy, INPUTS + UNITS, STEPS)
+
+
+def states_of(layer, units=UNITS):
+    """Initial states of a layer by its name, h and perhaps c, [B, units]."""
+    return [
+        data(1 + i, (BATCH, units)) for i in range(2 if layer == "LSTM" else 1)
+    ]

@@ -18,7 +18,11 @@ import fused_rnn  # noqa: E402
 import helpers_keras  # noqa: E402
 
 BATCH, STEPS, INPUTS, UNITS = 4, 3, 3, 6
-FUSED = (fused_rnn.GRU, fused_rnn.RNN, fused_rnn.GRUCell)
+FUSED = (
+    fused_rnn.RNN,
+    *(getattr(fused_rnn, name + kind) for name in helpers_keras.LAYERS
+      for kind in ("", "Cell")),
+)
 
 
 def data(seed=0, shape=(BATCH, STEPS, INPUTS)):
@@ -45,77 +49,87 @@ def while_loops(model, inputs):
     return sum("While" in op.type for op in graph.get_operations())
 
 
-# Models as users write them, each with its inputs and the layers to replace.
-def tagger():
+class OwnCell(layers.SimpleRNNCell):
+    """One that is not fused."""
+
+
+# Models as users write them, each with its inputs and the layers to replace;
+# rnn is the layer that they use.
+def tagger(rnn=layers.GRU):
     model = keras.Sequential([
         keras.Input((None,), dtype="int32"),
         layers.Embedding(9, INPUTS, mask_zero=True),
-        layers.Bidirectional(layers.GRU(UNITS, return_sequences=True)),
-        layers.Bidirectional(layers.GRU(UNITS, reset_after=False)),
+        layers.Bidirectional(rnn(UNITS, return_sequences=True)),
+        layers.Bidirectional(rnn(UNITS, use_bias=False)),
         layers.Dense(2),
     ])
     return model, np.random.default_rng(3).integers(0, 9, (BATCH, STEPS)), 4
 
 
-def encoder_decoder():
+def encoder_decoder(rnn=layers.GRU):
     source, target = keras.Input((None, INPUTS)), keras.Input((None, INPUTS))
-    encoded, state = layers.GRU(
+    encoded, *states = rnn(
         UNITS, return_sequences=True, return_state=True, name="encoder"
     )(layers.Masking()(source))
-    decoded = layers.GRU(UNITS, return_sequences=True, name="decoder")(
-        target, initial_state=state
+    decoded = rnn(UNITS, return_sequences=True, name="decoder")(
+        target, initial_state=states
     )
     context = layers.Attention()([decoded, encoded])
     outputs = layers.Dense(2)(layers.Concatenate()([decoded, context]))
-    return keras.Model([source, target], [outputs, state]), [data(), data(1)], 2
+    model = keras.Model([source, target], [outputs, *states])
+    return model, [data(), data(1)], 2
 
 
-def stateful():
+def cell_of(rnn):
+    return getattr(layers, rnn.__name__ + "Cell")
+
+
+def stateful(rnn):
     inputs = keras.Input(batch_shape=(BATCH, STEPS, INPUTS))
-    x = layers.GRU(UNITS, stateful=True, return_sequences=True)(inputs)
-    x = layers.RNN(layers.GRUCell(2), stateful=True)(x)
+    x = rnn(UNITS, stateful=True, return_sequences=True)(inputs)
+    x = layers.RNN(cell_of(rnn)(2), stateful=True)(x)
     return keras.Model(inputs, x), data(), 2
 
 
 class Subclassed(keras.Model):
     """Holds layers where only the attributes tell: dict, list, a wrapper."""
 
-    def __init__(self):
+    def __init__(self, rnn):
         super().__init__()
-        self.parts = {"first": [layers.GRU(UNITS, return_sequences=True)]}
+        self.parts = {"first": [rnn(UNITS, return_sequences=True)]}
         self.each = layers.TimeDistributed(layers.Dense(INPUTS))
-        self.loop = layers.GRUCell(UNITS)
+        self.loop = cell_of(rnn)(UNITS)
         self.alias = self.parts["first"][0]
 
     def call(self, x):
         x = self.each(self.alias(x))
-        (h,) = self.loop.get_initial_state(keras.ops.shape(x)[0])
+        states = self.loop.get_initial_state(keras.ops.shape(x)[0])
         for t in range(2):
-            h, _ = self.loop(x[:, t], h)
+            h, states = self.loop(x[:, t], states)
         return h
 
 
-def subclassed():
-    model = Subclassed()
+def subclassed(rnn):
+    model = Subclassed(rnn)
     model(data())
     return model, data(), 2
 
 
-def nested():
+def nested(rnn):
     inner = keras.Sequential([
         keras.Input((None, INPUTS)),
         layers.RNN(
-            layers.StackedRNNCells([layers.GRUCell(4), layers.GRUCell(UNITS)]),
+            layers.StackedRNNCells([layers.GRUCell(4), cell_of(rnn)(UNITS)]),
             return_sequences=True,
         ),
-        layers.RNN([layers.GRUCell(2), layers.LSTMCell(2)]),
+        layers.RNN([cell_of(rnn)(2), OwnCell(2)]),
     ], name="inner")
     inputs = keras.Input((2, None, INPUTS))
-    shared = layers.GRU(INPUTS, return_sequences=True)
+    shared = rnn(INPUTS, return_sequences=True)
     x = layers.TimeDistributed(shared)(inputs)
     x = layers.TimeDistributed(layers.TimeDistributed(layers.Dense(INPUTS)))(x)
     x = layers.TimeDistributed(inner)(layers.TimeDistributed(shared)(x))
-    # GRU, the RNN of two GRUCells, and the one GRUCell beside an LSTMCell.
+    # The layer, the RNN of two cells, and the one cell beside an OwnCell.
     return keras.Model(inputs, x), data(2, (BATCH, 2, STEPS, INPUTS)), 3
 
 
@@ -123,9 +137,10 @@ MODELS = [tagger, encoder_decoder, stateful, subclassed, nested]
 
 
 @pytest.mark.parametrize("build", MODELS, ids=lambda f: f.__name__)
-def test_fuse_and_unfuse(build, capsys):
+@pytest.mark.parametrize("name", helpers_keras.LAYERS)
+def test_fuse_and_unfuse(build, name, capsys):
     keras.utils.set_random_seed(1)
-    model, inputs, replaced = build()
+    model, inputs, replaced = build(getattr(layers, name))
     # A graph of Keras' loop and its gradient takes seconds to trace.
     model.compile(
         keras.optimizers.SGD(0.1, momentum=0.9), "mse", run_eagerly=True,
@@ -209,58 +224,73 @@ def test_table(capsys):
         layers.Bidirectional(
             layers.GRU(2, return_sequences=True), name="both"
         ),
-        layers.RNN([layers.GRUCell(2, name="c"), layers.LSTMCell(2)],
+        layers.RNN([layers.GRUCell(2, name="c"), OwnCell(2, name="e")],
                    return_sequences=True, name="mixed"),
+        layers.RNN([layers.GRUCell(2), layers.LSTMCell(2)],
+                   return_sequences=True, name="stack"),
         layers.LSTM(2, return_sequences=True, name="lstm"),
+        layers.SimpleRNN(2, return_sequences=True, name="simple"),
         layers.GRU(2, activation="gelu", return_sequences=True, name="gelu"),
         layers.RNN(fused_rnn.GRUBlockCell(2, name="block"), name="tf1",
                    return_sequences=True),
-        OwnRNN(layers.GRUCell(2, name="d"), return_sequences=True, name="mine"),
+        OwnRNN(layers.LSTMCell(2, name="d"), return_sequences=True,
+               name="mine"),
         OwnGRU(2, name="own"),
     ])
+    conv = keras.Sequential([layers.ConvLSTM1D(2, 1, name="conv")])
     fused_rnn.fuse(model)
     rows = {
         line.split()[0]: line.split(maxsplit=2)[2]
         for line in capsys.readouterr().out.splitlines()[1:]
     }
     stack = model.layers[1].cell.name
-    assert len(rows) == 10 and "both/forward_gru" in next(iter(rows))
-    assert sum(state == "fused" for state in rows.values()) == 4
-    assert rows["mixed"] == "the cell is a LSTMCell, not a GRUCell"
+    assert len(rows) == 13 and "both/forward_gru" in next(iter(rows))
+    assert sum(state == "fused" for state in rows.values()) == 7
+    fusable = "not a GRUCell, LSTMCell or SimpleRNNCell"
+    assert rows["mixed"] == f"the cell is a OwnCell, {fusable}"
     assert rows[f"mixed/{stack}/c"] == "fused"
-    assert rows["lstm"] == "not a GRU"
+    assert rows[f"mixed/{stack}/e"] == "a subclass of SimpleRNNCell"
+    assert rows["stack"] == rows["lstm"] == rows["simple"] == "fused"
     assert "activation gelu is not" in rows["gelu"]
-    assert rows["tf1"] == "the cell is a GRUBlockCell, not a GRUCell"
+    assert rows["tf1"] == f"the cell is a GRUBlockCell, {fusable}"
     assert rows["own"] == "a subclass of GRU"
     assert rows["mine"] == "a subclass of RNN" and rows["mine/d"] == "fused"
     fused_rnn.unfuse(model)
     out = capsys.readouterr().out
-    assert out.count("Keras' own") == 4
+    assert out.count("Keras' own") == 7
     assert "stays: Keras has no such cell" in out
     assert not count_fused(model)
     fused_rnn.fuse(keras.Sequential([layers.Dense(1)]))
     assert "No recurrent layer" in capsys.readouterr().out
+    fused_rnn.fuse(conv)
+    assert "not a GRU, LSTM or SimpleRNN\n" in capsys.readouterr().out
 
 
-def test_unfuse_what_was_built_fused():
-    class OwnGRU(fused_rnn.GRU):
+@pytest.mark.parametrize("name", helpers_keras.LAYERS)
+def test_unfuse_what_was_built_fused(name):
+    rnn = getattr(fused_rnn, name)
+
+    class OwnLayer(rnn):
         pass
 
     model = keras.Sequential([
         keras.Input((None, INPUTS)),
-        layers.Bidirectional(fused_rnn.GRU(UNITS, return_sequences=True)),
-        fused_rnn.RNN([fused_rnn.GRUCell(2)], return_sequences=True),
-        fused_rnn.GRU(2),
+        layers.Bidirectional(rnn(UNITS, return_sequences=True)),
+        fused_rnn.RNN(
+            [getattr(fused_rnn, name + "Cell")(2), fused_rnn.GRUCell(2)],
+            return_sequences=True,
+        ),
+        rnn(2),
     ])
     expected = model(data())
     config = json.loads(fused_rnn.unfuse(model).to_json())
     assert "fused_rnn" not in str(config)
     assert_close(model(data()), expected)
     assert all(layer.supports_jit for layer in model._flatten_layers())
-    own = OwnGRU(2)
-    assert type(fused_rnn.unfuse(own)) is OwnGRU
-    layer = fused_rnn.fuse(layers.GRU(2), verbose=False)
-    assert type(layer) is fused_rnn.GRU
+    own = OwnLayer(2)
+    assert type(fused_rnn.unfuse(own)) is OwnLayer
+    layer = fused_rnn.fuse(getattr(layers, name)(2), verbose=False)
+    assert type(layer) is rnn
     layer.supports_jit = False  # as Keras does once it has met cuDNN
     assert not fused_rnn.unfuse(layer).supports_jit
 
@@ -315,8 +345,11 @@ def test_scope():
         stack = layers.RNN([layers.GRUCell(2), fused_rnn.GRUCell(2)])
         assert type(stack) is fused_rnn.RNN
         assert type(layers.RNN(cell=layers.GRUCell(2))) is fused_rnn.RNN
-        assert type(layers.RNN(layers.LSTMCell(2))) is layers.RNN
-        assert type(layers.LSTM(2)) is layers.LSTM
+        assert type(layers.RNN(layers.LSTMCell(2))) is fused_rnn.RNN
+        assert type(layers.RNN(OwnCell(2))) is layers.RNN
+        assert type(layers.LSTM(2)) is fused_rnn.LSTM
+        assert type(layers.SimpleRNN(2)) is fused_rnn.SimpleRNN
+        assert type(layers.ConvLSTM1D(2, 1)) is layers.ConvLSTM1D
         assert type(layers.GRUCell(2)) is layers.GRUCell
         with pytest.raises(TypeError):
             layers.RNN()
@@ -343,8 +376,9 @@ def test_scope():
     assert paths == [v.path for v in tagger()[0].variables]
 
 
-def test_scope_loads_and_clones(tmp_path):
-    model, inputs, replaced = encoder_decoder()
+@pytest.mark.parametrize("name", helpers_keras.LAYERS)
+def test_scope_loads_and_clones(name, tmp_path):
+    model, inputs, replaced = encoder_decoder(getattr(layers, name))
     model.compile("adam", "mse")
     model.save(tmp_path / "old.keras")
     expected = model(inputs)
@@ -352,7 +386,8 @@ def test_scope_loads_and_clones(tmp_path):
         loaded = keras.models.load_model(tmp_path / "old.keras")
         clone = keras.models.clone_model(model)
     assert count_fused(loaded) == count_fused(clone) == replaced
-    assert loaded.compiled and loaded.optimizer.name == "adam"
+    assert loaded.compiled
+    assert isinstance(loaded.optimizer, keras.optimizers.Adam)
     assert_close(loaded(inputs), expected)
     clone.set_weights(model.get_weights())
     assert_close(clone(inputs), expected)

@@ -19,7 +19,7 @@ from fused_rnn import _library
 SUITES = [
     "test_ops_cell.py", "test_ops_gru.py", "test_gradients_cell.py",
     "test_gradients_gru.py", "test_gru_against_keras.py", "test_keras_cell.py",
-    "test_keras_gru.py", "test_keras_gru_layer.py",
+    "test_keras_equality.py", "test_keras_layers.py",
 ]
 OPS = [
     "FusedRNN>GRU", "FusedRNN>GRUGrad", "FusedRNN>GRUInputGrad",

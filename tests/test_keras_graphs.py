@@ -1,5 +1,7 @@
 """What becomes of the Keras layers in graphs: one op each, and no XLA."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ import fused_rnn  # noqa: E402
 from helpers_keras import (  # noqa: E402
     BATCH,
     INPUTS,
+    LAYERS,
     STEPS,
     UNITS,
     assert_same,
@@ -18,50 +21,62 @@ from helpers_keras import (  # noqa: E402
 
 # A layer or cell, what it is called with, and the ops that it may consist of.
 SEQUENCE = tf.TensorSpec([None, None, INPUTS])
-STEP = tf.TensorSpec([None, INPUTS]), tf.TensorSpec([None, UNITS])
+STATE = tf.TensorSpec([None, UNITS])
+STEP = tf.TensorSpec([None, INPUTS]), STATE
 ONE_OP = {
-    "GRU": (fused_rnn.GRU(UNITS), (SEQUENCE,), "FusedRNN>GRU", 1),
+    **{
+        name: (getattr(fused_rnn, name)(UNITS), (SEQUENCE,), [name])
+        for name in LAYERS
+    },
     "RNN": (
-        fused_rnn.RNN([keras.layers.GRUCell(n) for n in (4, 3, 2)]),
-        (SEQUENCE,), "FusedRNN>GRU", 3,
+        fused_rnn.RNN([
+            keras.layers.GRUCell(4), keras.layers.LSTMCell(3),
+            keras.layers.GRUCell(2), keras.layers.SimpleRNNCell(2),
+        ]),
+        (SEQUENCE,), ["GRU", "LSTM", "GRU", "SimpleRNN"],
     ),
-    "GRUCell": (fused_rnn.GRUCell(UNITS), STEP, "FusedRNN>GRU", 1),
-    "GRUBlockCell": (
-        fused_rnn.GRUBlockCell(UNITS), STEP, "FusedRNN>GRUBlockCell", 1,
+    "GRUCell": (fused_rnn.GRUCell(UNITS), STEP, ["GRU"]),
+    "LSTMCell": (
+        fused_rnn.LSTMCell(UNITS), (STEP[0], [STATE, STATE]), ["LSTM"],
     ),
+    "SimpleRNNCell": (fused_rnn.SimpleRNNCell(UNITS), STEP, ["SimpleRNN"]),
+    "GRUBlockCell": (fused_rnn.GRUBlockCell(UNITS), STEP, ["GRUBlockCell"]),
 }
 
 
 @pytest.mark.parametrize("name", sorted(ONE_OP))
 def test_one_op_and_no_loop(name):
-    layer, specs, kind, count = ONE_OP[name]
+    layer, specs, expected = ONE_OP[name]
     graph = tf.function(layer).get_concrete_function(*specs).graph
     kinds = [op.type for op in graph.get_operations()]
-    assert kinds.count(kind) == count
+    ours = [kind for kind in kinds if kind.startswith("FusedRNN>")]
+    assert ours == ["FusedRNN>" + kind for kind in expected]
     assert not {"MatMul", "While", "StatelessWhile"} & set(kinds)
 
 
-def test_compile_does_not_choose_xla(monkeypatch):
+@pytest.mark.parametrize("name", LAYERS)
+def test_compile_does_not_choose_xla(name, monkeypatch):
     # Without a GPU Keras never chooses XLA, so pretend that there is one.
     device = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
     monkeypatch.setattr(
         tf.config, "list_physical_devices", lambda *_: [device]
     )
     chosen = []
-    for gru in (keras.layers.GRU, fused_rnn.GRU):
+    for module in (keras.layers, fused_rnn):
         # Keras chooses XLA where cuDNN is out of the question.
+        layer = getattr(module, name)(UNITS, activation="relu")
         model = keras.Sequential([
-            keras.Input((None, INPUTS)),
-            keras.layers.Bidirectional(gru(UNITS, reset_after=False)),
+            keras.Input((None, INPUTS)), keras.layers.Bidirectional(layer),
         ])
         model.compile("sgd", "mse", jit_compile="auto")
         chosen.append(model.jit_compile)
     assert chosen == [True, False]
 
 
-def test_xla_that_was_asked_for():
+@pytest.mark.parametrize("name", LAYERS)
+def test_xla_that_was_asked_for(name):
     """Keras says that it goes without; TensorFlow names what it lacks."""
-    layer = fused_rnn.GRU(UNITS)
+    layer = getattr(fused_rnn, name)(UNITS)
     model = keras.Sequential([
         keras.Input((STEPS, INPUTS)), keras.Sequential([layer]),
     ])
@@ -69,7 +84,9 @@ def test_xla_that_was_asked_for():
         model.compile("sgd", "mse", jit_compile=True)
     assert model.jit_compile is False
     model.fit(data(), np.ones((BATCH, UNITS)), verbose=0)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="FusedRNN>GRU"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=f"FusedRNN>{name}"
+    ):
         tf.function(layer, jit_compile=True)(data())
     assert_same(layer(data()), tf.function(layer)(data()))
 
@@ -77,8 +94,12 @@ def test_xla_that_was_asked_for():
 def test_keras_on_another_backend(monkeypatch):
     stock = keras.layers.GRU(UNITS)
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    classes = [
+        getattr(fused_rnn, name + kind) for name in LAYERS
+        for kind in ("", "Cell")
+    ]
     for call in (
-        lambda: fused_rnn.GRU(UNITS), lambda: fused_rnn.GRUCell(UNITS),
+        *(functools.partial(cls, UNITS) for cls in classes),
         lambda: fused_rnn.RNN(stock.cell), lambda: fused_rnn.fuse(stock),
         lambda: fused_rnn.GRUBlockCell(UNITS),
         lambda: fused_rnn.fused_scope().__enter__(),
@@ -87,8 +108,9 @@ def test_keras_on_another_backend(monkeypatch):
             call()
 
 
-def test_in_a_dataset():
-    layer = fused_rnn.GRU(UNITS)
+@pytest.mark.parametrize("name", LAYERS)
+def test_in_a_dataset(name):
+    layer = getattr(fused_rnn, name)(UNITS)
     expected = layer(data())
     dataset = tf.data.Dataset.from_tensor_slices(data()).batch(2).map(
         layer, num_parallel_calls=2

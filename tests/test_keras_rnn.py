@@ -12,6 +12,7 @@ from helpers_keras import (  # noqa: E402
     BATCH,
     HOLES,
     INPUTS,
+    LAYERS,
     STEPS,
     UNITS,
     data,
@@ -26,32 +27,43 @@ def assert_close(actual, expected, policy="float32"):
         )
 
 
-def one(cell, **options):
-    return cell(UNITS, **options)
+def one(kind, **options):
+    return getattr(keras.layers, kind + "Cell")(UNITS, **options)
 
 
-def stack_of_one(cell, **options):
-    return [cell(UNITS, **options)]
+def stack_of_one(kind, **options):
+    return [one(kind, **options)]
 
 
-def stack(cell, **options):
+def stack(kind, **options):
+    """Of three kinds, one of them ours."""
     return keras.layers.StackedRNNCells(
         [
-            cell(UNITS, **options),
-            fused_rnn.GRUCell(2, reset_after=False, **options),
-            cell(4, activation="relu", use_bias=False, **options),
+            one(kind, **options),
+            fused_rnn.LSTMCell(2, **options),
+            keras.layers.GRUCell(3, reset_after=False, **options),
+            keras.layers.SimpleRNNCell(
+                4, activation="relu", use_bias=False, **options
+            ),
         ],
         dtype=options.get("dtype"),
     )
 
 
-def pair(cells, cell_options=None, **options):
+def states_for(layer):
+    """Initial states in the structure of the layer's."""
+    return [
+        [data(n + i, (BATCH, n)) for i, n in enumerate(sizes)]
+        if keras.tree.is_nested(sizes) else data(sizes, (BATCH, sizes))
+        for sizes in layer.state_size
+    ]
+
+
+def pair(cells, kind="GRU", cell_options=None, **options):
     """Keras' layer and ours with the same weights, and cells of Keras."""
     built = []
     for rnn in (fused_rnn.RNN, keras.layers.RNN):
-        layer = rnn(
-            cells(keras.layers.GRUCell, **(cell_options or {})), **options
-        )
+        layer = rnn(cells(kind, **(cell_options or {})), **options)
         layer.build((BATCH, STEPS, INPUTS))
         built.append(layer)
     fused, stock = built
@@ -78,19 +90,25 @@ def results(layer, x, training=False, **arguments):
     return outputs, gradients
 
 
-@pytest.mark.parametrize("cells", [one, stack_of_one, stack])
+@pytest.mark.parametrize("cells, kind", [
+    *((one, kind) for kind in LAYERS), (stack_of_one, "GRU"),
+    (stack_of_one, "LSTM"), (stack, "GRU"),
+])
 @pytest.mark.parametrize("options", [
     dict(return_sequences=True, return_state=True),
     dict(return_state=True, go_backwards=True),
     dict(return_sequences=True, go_backwards=True, zero_output_for_mask=True),
 ], ids=["forward", "last_backward", "backward_zero"])
 @pytest.mark.parametrize("mask", [None, HOLES], ids=["unmasked", "holes"])
-def test_equals_keras(cells, options, mask):
-    fused, stock = pair(cells, **options)
+def test_equals_keras(cells, kind, options, mask):
+    fused, stock = pair(cells, kind, **options)
     states = None
-    # Keras itself cannot mask a stack of one cell that starts by itself.
+    # Keras itself cannot mask a stack of one cell that starts by itself, nor
+    # one of an LSTM.
+    if cells is stack_of_one and kind == "LSTM":
+        mask = None
     if options.get("return_state") or cells is stack_of_one:
-        states = [data(i, (BATCH, n)) for i, n in enumerate(stock.state_size)]
+        states = states_for(stock)
     arguments = dict(mask=mask, initial_state=states)
     assert_close(results(fused, data(), **arguments),
                  results(stock, data(), **arguments))
@@ -109,7 +127,7 @@ def test_equals_keras(cells, options, mask):
 def test_cell_options(cell_options, training):
     dtype = cell_options.get("dtype", "float32")
     fused, stock = pair(
-        stack, cell_options, dtype=dtype, return_sequences=True
+        stack, cell_options=cell_options, dtype=dtype, return_sequences=True
     )
     assert fused.compute_dtype == stock.compute_dtype
     assert_close(
@@ -118,18 +136,28 @@ def test_cell_options(cell_options, training):
     )
 
 
-def test_stateful_and_empty():
-    fused, stock = pair(one, stateful=True)
+@pytest.mark.parametrize("cells", [one, stack])
+def test_stateful(cells):
+    fused, stock = pair(cells, "LSTM", stateful=True)
     for layer in (fused, stock):
         layer(data())
     assert_close(fused(data(1)), stock(data(1)))
+    assert_close(
+        *([v.value for v in keras.tree.flatten(layer.states)]
+          for layer in (fused, stock))
+    )
+
+
+def test_no_steps():
     layer, _ = pair(stack, return_state=True, return_sequences=True)
-    states = [data(i, (BATCH, n)) for i, n in enumerate(layer.state_size)]
+    states = states_for(layer)
     outputs, *last = layer(
         data()[:, :0], initial_state=states, training=True
     )
     assert outputs.shape == (BATCH, 0, 4)
-    for a, e in zip(keras.tree.flatten(last), states, strict=True):
+    for a, e in zip(
+        keras.tree.flatten(last), keras.tree.flatten(states), strict=True
+    ):
         np.testing.assert_array_equal(a, e)
 
 
@@ -143,25 +171,23 @@ def test_masked_steps_reach_nothing():
         np.testing.assert_array_equal(a, e)
 
 
-def test_fallback():
-    layer = fused_rnn.RNN([keras.layers.GRUCell(2), keras.layers.LSTMCell(2)])
-    assert layer.fallback_reason == "the cell is a LSTMCell, not a GRUCell"
-    with pytest.warns(UserWarning, match=f"'{layer.name}' is not fused"):
-        layer(data())
-    layer = fused_rnn.RNN(keras.layers.GRUCell(2, dtype="float64"))
-    assert "computes in float64, the layer in float32" in layer.fallback_reason
-
-
 class OwnCell(fused_rnn.GRUCell):
     def call(self, inputs, states, training=False):
         return inputs + states[0], [inputs + states[0]]
 
 
-def test_fallback_for_a_subclass_of_our_cell():
+def test_fallback():
+    layer = fused_rnn.RNN([keras.layers.LSTMCell(INPUTS), OwnCell(INPUTS)])
+    assert layer.fallback_reason == (
+        "the cell is a OwnCell, not a GRUCell, LSTMCell or SimpleRNNCell"
+    )
+    with pytest.warns(UserWarning, match=f"'{layer.name}' is not fused"):
+        layer(data())
     layer = fused_rnn.RNN(OwnCell(INPUTS))
-    assert layer.fallback_reason == "the cell is a OwnCell, not a GRUCell"
     with pytest.warns(UserWarning, match="is not fused"):
         assert_close(layer(data()), data().sum(axis=1))
+    layer = fused_rnn.RNN(keras.layers.GRUCell(2, dtype="float64"))
+    assert "computes in float64, the layer in float32" in layer.fallback_reason
 
 
 def test_config_and_errors():

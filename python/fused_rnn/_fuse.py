@@ -16,13 +16,26 @@ import weakref
 
 import keras
 
-from fused_rnn.layers import GRU, RNN, GRUBlockCell, GRUCell
+from fused_rnn.layers import (
+    GRU,
+    LSTM,
+    RNN,
+    GRUBlockCell,
+    GRUCell,
+    LSTMCell,
+    SimpleRNN,
+    SimpleRNNCell,
+)
 from fused_rnn.layers._keras import require_tensorflow_backend
-from fused_rnn.layers._kinds import KINDS, cells_of, why_not_fused
+from fused_rnn.layers._kinds import KINDS, cells_of, one_of, why_not_fused
 
 __all__ = ["fuse", "fused_scope", "unfuse"]
 
-_STOCK = {fused: fused._keras_class for fused in (GRU, RNN, GRUCell)}
+_STOCK = {
+    fused: fused._keras_class for fused in (
+        GRU, LSTM, SimpleRNN, RNN, GRUCell, LSTMCell, SimpleRNNCell
+    )
+}
 _FUSED = {stock: fused for fused, stock in _STOCK.items()}
 _CELLS = tuple(KINDS)
 # Each with a cell of its own.
@@ -36,15 +49,16 @@ _without_xla = weakref.WeakSet()
 
 
 def fuse(model, verbose=True):
-    """Makes every GRU of a Keras model a fused one, in place.
+    """Makes every GRU, LSTM and SimpleRNN of a Keras model fused, in place.
 
-    Replaced are ``keras.layers.GRU``, ``keras.layers.RNN`` around a
-    ``GRUCell`` or several, and a ``keras.layers.GRUCell`` that stands alone or
-    in another kind of RNN; wherever the model keeps them, ``Bidirectional``,
-    ``TimeDistributed`` and other models included. Weights, names, optimizer,
-    loss, metrics and states are untouched, and what Keras has traced for
-    ``fit``, ``evaluate`` and ``predict`` is traced anew. A ``tf.function`` of
-    one's own, or a model around this one, keeps what it traced before.
+    Replaced are ``keras.layers.GRU``, ``LSTM`` and ``SimpleRNN``,
+    ``keras.layers.RNN`` around their cells, one or several, and such a cell
+    that stands alone or in another kind of RNN; wherever the model keeps them,
+    ``Bidirectional``, ``TimeDistributed`` and other models included. Weights,
+    names, optimizer, loss, metrics and states are untouched, and what Keras has
+    traced for ``fit``, ``evaluate`` and ``predict`` is traced anew. A
+    ``tf.function`` of one's own, or a model around this one, keeps what it
+    traced before.
 
     What stays as it is, a subclass of ``GRU`` say, is in the table with the
     reason. XLA cannot compile the op: a model compiled with
@@ -95,8 +109,8 @@ def unfuse(model, verbose=True):
     """Makes every fused layer of a Keras model Keras' own again, in place.
 
     The inverse of ``fuse``, for an export to ONNX or TFLite, or for somebody
-    without this package. Layers that were built as ``fused_rnn.GRU``,
-    ``fused_rnn.RNN`` or ``fused_rnn.GRUCell`` are replaced too.
+    without this package. Layers and cells that were built as those of
+    ``fused_rnn`` are replaced too.
     ``fused_rnn.GRUBlockCell`` has no counterpart in Keras and stays.
 
     Args:
@@ -178,10 +192,10 @@ _init_in_scope.__signature__ = inspect.signature(_keras_init)
 def fused_scope():
     """Inside, ``keras.layers.GRU`` builds and loads the fused layer.
 
-    So does ``keras.layers.RNN`` around a ``GRUCell`` or several. It holds for
-    whatever makes a layer, however the class was imported: code of one's own,
-    ``keras.models.load_model``, ``keras.models.clone_model``,
-    ``from_config``. Other threads are left alone. A layer that cannot be fused
+    So do ``LSTM`` and ``SimpleRNN``, and ``keras.layers.RNN`` around their
+    cells, one or several. It holds for whatever makes a layer, however the
+    class was imported: code of one's own, ``keras.models.load_model``,
+    ``keras.models.clone_model``, ``from_config``. Other threads are left alone. A layer that cannot be fused
     warns when it is called and names its ``fallback_reason``.
 
     Files of Keras 2 (``.h5``) with recurrent layers load in the scope: Keras 3
@@ -269,7 +283,7 @@ def _why_not_replaced(layer):
         isinstance(cell, _CELLS) for cell in cells_of(layer.cell)
     ):
         return f"a subclass of {_base(layer, _FUSED)}"
-    return f"not a {' or '.join(cls.__name__ for cls in _LAYERS)}"
+    return f"not a {one_of(_LAYERS)}"
 
 
 def _base(layer, classes):

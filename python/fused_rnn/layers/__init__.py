@@ -8,6 +8,17 @@ another in ``_kinds``.
 
 from fused_rnn.layers.block_cell import GRUBlockCell
 from fused_rnn.layers.gru import GRU, GRUCell
+from fused_rnn.layers.lstm import LSTM, LSTMCell
 from fused_rnn.layers.rnn import RNN
+from fused_rnn.layers.simple_rnn import SimpleRNN, SimpleRNNCell
 
-__all__ = ["GRU", "GRUBlockCell", "GRUCell", "RNN"]
+__all__ = [
+    "GRU",
+    "GRUBlockCell",
+    "GRUCell",
+    "LSTM",
+    "LSTMCell",
+    "RNN",
+    "SimpleRNN",
+    "SimpleRNNCell",
+]

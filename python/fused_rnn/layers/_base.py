@@ -160,12 +160,17 @@ class FusedCell(Fused):
     def call(self, inputs, states, training=False):
         if self._falls_back():
             return super().call(inputs, states, training=training)
-        nested = keras.tree.is_nested(states)
         count = kind_of(self).states
-        given = (
-            [states[i] for i in range(count)] if nested or count > 1
-            else [states]
-        )
+        nested = keras.tree.is_nested(states)
+        if not nested and count > 1:
+            # One tensor of all, which Keras indexes.
+            states, nested = [states[i] for i in range(count)], True
+        given = list(states[:count]) if nested else [states]
+        if len(given) != count:
+            raise ValueError(
+                f"Layer '{self.name}': expected {count} states, got"
+                f" {len(given)}"
+            )
         _, *new = self._run(
             self,
             ops.expand_dims(inputs, 1),
@@ -174,7 +179,7 @@ class FusedCell(Fused):
             training,
             return_sequences=False,
         )
-        return new[0], new if nested or count > 1 else new[0]
+        return new[0], new if nested else new[0]
 
 
 # The layer whose sequences have no steps in the call that is under way.

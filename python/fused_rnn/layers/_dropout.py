@@ -7,7 +7,9 @@ from fused_rnn.layers._kinds import kind_of
 
 def _drops(cell, rate, training):
     """Whether a cell drops anything."""
-    return training and 0.0 < rate < 1.0
+    return training and (
+        0.0 < rate < 1.0 or rate == 1.0 and kind_of(cell).drops_all
+    )
 
 
 def input_dropout_mask(cell, sequences):

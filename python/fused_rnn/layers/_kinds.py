@@ -43,6 +43,7 @@ class Kind(NamedTuple):
     states: the tensors that a step hands to the next.
     activations: attributes of the cell, and options of the op, that name one.
     options: attributes of the cell that the op takes as they are.
+    drops_all: whether a rate of dropout of 1 drops everything, or nothing.
     """
 
     op: Callable
@@ -50,10 +51,15 @@ class Kind(NamedTuple):
     states: int = 1
     activations: tuple = ("activation", "recurrent_activation")
     options: tuple = ()
+    drops_all: bool = False
 
 
 KINDS = {
     keras.layers.GRUCell: Kind(fused_ops.gru, 3, options=("reset_after",)),
+    keras.layers.LSTMCell: Kind(fused_ops.lstm, 4, states=2),
+    keras.layers.SimpleRNNCell: Kind(
+        fused_ops.simple_rnn, 1, activations=("activation",), drops_all=True
+    ),
 }
 
 
@@ -78,6 +84,12 @@ def activation_name(function):
         return None
 
 
+def one_of(classes):
+    """Their names in a sentence."""
+    *names, last = (cls.__name__ for cls in classes)
+    return f"{', '.join(names)} or {last}" if names else last
+
+
 def why_not_fused(cell, allowed=tuple(KINDS)):
     """Why an op cannot compute what this cell does, or None if it can.
 
@@ -85,9 +97,7 @@ def why_not_fused(cell, allowed=tuple(KINDS)):
     """
     kind = kind_of(cell)
     if kind is None or not isinstance(cell, allowed):
-        names = [cls.__name__ for cls in allowed]
-        expected = " or ".join([", ".join(names[:-1]), names[-1]][-len(names):])
-        return f"the cell is a {type(cell).__name__}, not a {expected}"
+        return f"the cell is a {type(cell).__name__}, not a {one_of(allowed)}"
     for attribute in kind.activations:
         function = getattr(cell, attribute)
         if activation_name(function) is None:

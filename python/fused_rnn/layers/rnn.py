@@ -8,25 +8,26 @@ from fused_rnn.layers._kinds import cells_of, why_not_fused
 
 @keras.saving.register_keras_serializable(package="fused_rnn")
 class RNN(FusedSequence, keras.layers.RNN):
-    """``keras.layers.RNN`` that runs a GRUCell over the sequence in one op.
+    """``keras.layers.RNN`` that runs a cell over the sequence in one op.
 
     With a list of cells, or ``keras.layers.StackedRNNCells``, one op a cell.
-    The cells are ``keras.layers.GRUCell`` or ``fused_rnn.GRUCell``. Arguments,
-    weights, configuration, states, masks and dropout are those of
-    ``keras.layers.RNN``; what ``fused_rnn.GRU`` says of masks, dtypes,
+    The cells are Keras' or this package's GRUCell, LSTMCell and SimpleRNNCell,
+    in any mixture. Arguments, weights, configuration, states, masks and dropout
+    are those of ``keras.layers.RNN``; what ``fused_rnn.GRU`` says of masks, dtypes,
     activations and XLA holds here too. With any other cell the layer computes
     what Keras computes, says so once through ``warnings``, and names the
     reason in ``fallback_reason``.
 
     Call arguments:
       sequences: [B, T, I].
-      initial_state: for each cell [B, units], in a list.
+      initial_state: for each cell [B, units], in a list; for an LSTMCell h and
+        c.
       mask: [B, T], true where a step counts.
       training: whether dropout applies.
 
     Returns:
       The last output [B, units of the last cell], or with return_sequences
-      all [B, T, units]; with return_state also each cell's last state.
+      all [B, T, units]; with return_state also each cell's last states.
 
     Raises:
       ValueError: an argument that ``keras.layers.RNN`` refuses; an input or a

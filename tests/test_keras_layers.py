@@ -1,4 +1,4 @@
-"""fused_rnn.GRU and GRUCell as Keras layers: places, files, errors."""
+"""The layers and cells as Keras layers: places, files, fallbacks."""
 
 import re
 import warnings
@@ -10,17 +10,18 @@ tf = pytest.importorskip("tensorflow")
 import keras  # noqa: E402
 
 import fused_rnn  # noqa: E402
-import helpers_keras  # noqa: E402
-from helpers import run_python  # noqa: E402
 from helpers_keras import (  # noqa: E402
     BATCH,
     HOLES,
     INPUTS,
+    LAYERS,
     STEPS,
     UNITS,
     assert_same,
     data,
+    states_of,
 )
+from helpers_reference import CASES  # noqa: E402
 
 
 def same_weights(fused, stock):
@@ -32,92 +33,103 @@ def same_weights(fused, stock):
     stock.set_weights(fused.get_weights())
 
 
-def test_is_a_keras_gru():
-    layer = fused_rnn.GRU(UNITS)
-    assert isinstance(layer, keras.layers.GRU)
-    assert isinstance(fused_rnn.GRUCell(UNITS), keras.layers.GRUCell)
+def both(name):
+    """Our class and Keras' of that name."""
+    return getattr(fused_rnn, name), getattr(keras.layers, name)
+
+
+# What only some of the layers take.
+OWN_OPTIONS = {
+    "GRU": dict(reset_after=False, recurrent_activation="hard_sigmoid"),
+    "LSTM": dict(unit_forget_bias=False, recurrent_activation="hard_sigmoid"),
+    "SimpleRNN": dict(),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_is_a_keras_layer(name):
+    fused, stock = both(name)
+    layer = fused(UNITS)
+    assert isinstance(layer, stock)
     assert layer.fallback_reason is None
     assert not layer.supports_jit
     options = dict(
-        units=UNITS, activation="relu", recurrent_activation="hard_sigmoid",
-        use_bias=False, kernel_initializer="he_normal", dropout=0.1,
-        recurrent_dropout=0.2, seed=3, kernel_regularizer="l2",
-        recurrent_constraint="max_norm", return_sequences=True,
-        return_state=True, go_backwards=True, stateful=True, unroll=True,
-        zero_output_for_mask=True, reset_after=False, name="g",
-        dtype="mixed_bfloat16",
+        units=UNITS, activation="relu", use_bias=False,
+        kernel_initializer="he_normal", dropout=0.1, recurrent_dropout=0.2,
+        seed=3, kernel_regularizer="l2", recurrent_constraint="max_norm",
+        return_sequences=True, return_state=True, go_backwards=True,
+        stateful=True, unroll=True, zero_output_for_mask=True, name="g",
+        dtype="mixed_bfloat16", **OWN_OPTIONS[name],
     )
-    ours = fused_rnn.GRU(**options).get_config()
-    assert ours == keras.layers.GRU(**options).get_config()
-    assert fused_rnn.GRU.from_config(ours).get_config() == ours
-    cell = fused_rnn.GRUCell(UNITS, reset_after=False, activation="elu")
-    assert (
-        cell.get_config().keys()
-        == keras.layers.GRUCell(UNITS).get_config().keys()
-    )
-    assert fused_rnn.GRUCell.from_config(
-        cell.get_config()
-    ).get_config() == cell.get_config()
+    ours = fused(**options).get_config()
+    assert ours == stock(**options).get_config()
+    assert fused.from_config(ours).get_config() == ours
+    fused, stock = both(name + "Cell")
+    cell = fused(UNITS, activation="elu", **OWN_OPTIONS[name])
+    assert isinstance(cell, stock) and cell.fallback_reason is None
+    assert cell.get_config().keys() == stock(UNITS).get_config().keys()
+    again = fused.from_config(cell.get_config())
+    assert again.get_config() == cell.get_config()
 
 
-# Every place that a GRU can stand in, as a model of the layer's class.
-def bidirectional(gru, merge="concat"):
+# Every place that a layer can stand in, as a model of the layer's class.
+def bidirectional(rnn, merge="concat"):
     inputs = keras.Input((None, INPUTS))
     x = keras.layers.Masking()(inputs)
     return keras.Model(
         inputs,
         keras.layers.Bidirectional(
-            gru(UNITS, return_sequences=True), merge_mode=merge
+            rnn(UNITS, return_sequences=True), merge_mode=merge
         )(x),
     )
 
 
-def encoder_decoder(gru):
+def encoder_decoder(rnn):
     source, target = keras.Input((None, INPUTS)), keras.Input((None, INPUTS))
-    _, state = gru(UNITS, return_state=True)(
+    _, *states = rnn(UNITS, return_state=True)(
         keras.layers.Masking()(source)
     )
-    decoded = gru(UNITS, return_sequences=True)(target, initial_state=state)
-    return keras.Model([source, target], [decoded, state])
+    decoded = rnn(UNITS, return_sequences=True)(target, initial_state=states)
+    return keras.Model([source, target], [decoded, *states])
 
 
-def time_distributed(gru):
+def time_distributed(rnn):
     inputs = keras.Input((2, None, INPUTS))
     return keras.Model(
-        inputs, keras.layers.TimeDistributed(gru(UNITS))(inputs)
+        inputs, keras.layers.TimeDistributed(rnn(UNITS))(inputs)
     )
 
 
-def embedding(gru):
+def embedding(rnn):
     return keras.Sequential([
         keras.layers.Embedding(9, INPUTS, mask_zero=True),
-        gru(UNITS, return_sequences=True), gru(UNITS),
+        rnn(UNITS, return_sequences=True), rnn(UNITS),
     ])
 
 
-def shared(gru):
-    layer = gru(UNITS)
+def shared(rnn):
+    layer = rnn(UNITS)
     a, b = keras.Input((None, INPUTS)), keras.Input((STEPS, INPUTS))
     return keras.Model([a, b], [layer(a), layer(b)])
 
 
-def fixed_batch(gru):
+def fixed_batch(rnn):
     inputs = keras.Input(batch_shape=(BATCH, STEPS, INPUTS))
-    return keras.Model(inputs, gru(UNITS, unroll=True)(inputs))
+    return keras.Model(inputs, rnn(UNITS, unroll=True)(inputs))
 
 
 class Subclassed(keras.Model):
-    def __init__(self, gru):
+    def __init__(self, rnn):
         super().__init__()
-        self.gru = gru(UNITS)
+        self.rnn = rnn(UNITS)
 
     def call(self, x):
-        return self.gru(x)
+        return self.rnn(x)
 
 
 PLACES = {
     "bidirectional": (bidirectional, lambda: data()),
-    "bidirectional_sum": (lambda gru: bidirectional(gru, "sum"), data),
+    "bidirectional_sum": (lambda rnn: bidirectional(rnn, "sum"), data),
     "encoder_decoder": (encoder_decoder, lambda: [data(), data(1)]),
     "time_distributed": (
         time_distributed, lambda: data(2, (BATCH, 2, STEPS, INPUTS)),
@@ -132,13 +144,14 @@ PLACES = {
 }
 
 
+@pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("place", sorted(PLACES))
-def test_places(place):
+def test_places(place, name):
     build, inputs = PLACES[place]
     inputs = inputs()
     if place != "embedding":
         (inputs if isinstance(inputs, list) else [inputs])[0][1, 2:] = 0
-    fused, stock = build(fused_rnn.GRU), build(keras.layers.GRU)
+    fused, stock = (build(layer) for layer in both(name))
     for model in (fused, stock):
         model(inputs)
     same_weights(fused, stock)
@@ -161,11 +174,9 @@ def test_places(place):
     )
 
 
-def test_stateful():
-    fused, stock = (
-        gru(UNITS, stateful=True)
-        for gru in (fused_rnn.GRU, keras.layers.GRU)
-    )
+@pytest.mark.parametrize("name", LAYERS)
+def test_stateful(name):
+    fused, stock = (layer(UNITS, stateful=True) for layer in both(name))
     for layer in (fused, stock):
         layer.build((BATCH, STEPS, INPUTS))
     same_weights(fused, stock)
@@ -176,26 +187,29 @@ def test_stateful():
     second = fused(data(), mask=HOLES)
     assert_same(second, stock(data(), mask=HOLES))
     assert np.abs(second - first).max() > 0.01
-    assert_same(fused.states[0].value, stock.states[0].value)
+    for ours, theirs in zip(fused.states, stock.states, strict=True):
+        assert_same(ours.value, theirs.value)
     fused.reset_state()
     np.testing.assert_array_equal(fused(data(), mask=HOLES), first)
 
 
-def test_not_trainable():
-    layer = fused_rnn.GRU(UNITS, trainable=False)
+@pytest.mark.parametrize("name", LAYERS)
+def test_not_trainable(name):
+    layer = getattr(fused_rnn, name)(UNITS, trainable=False)
     layer.build((None, None, INPUTS))
     assert not layer.trainable_variables and len(layer.weights) == 3
 
 
-@pytest.mark.parametrize("make, reason", [
-    (lambda gru: gru(UNITS, activation="gelu"), "activation gelu is not"),
-    (lambda gru: gru(UNITS, recurrent_activation=lambda x: x + 0.0),
-     "recurrent_activation <lambda> is not one of"),
-    (lambda gru: gru(UNITS, activation=keras.layers.LeakyReLU()),
+@pytest.mark.parametrize("name, options, reason", [
+    ("GRU", dict(activation="gelu"), "activation gelu is not"),
+    ("GRU", dict(activation=keras.layers.LeakyReLU()),
      "activation .*LeakyReLU.* is not one of"),
-], ids=["gelu", "lambda", "layer"])
-def test_fallback(make, reason):
-    fused, stock = make(fused_rnn.GRU), make(keras.layers.GRU)
+    ("LSTM", dict(recurrent_activation=lambda x: x + 0.0),
+     "recurrent_activation <lambda> is not one of"),
+    ("SimpleRNN", dict(activation="gelu"), "activation gelu is not"),
+], ids=["gelu", "layer", "lambda", "simple"])
+def test_fallback(name, options, reason):
+    fused, stock = (layer(UNITS, **options) for layer in both(name))
     with pytest.warns(UserWarning, match=f"'{fused.name}' is not fused") as w:
         fused(data())
     stock(data())
@@ -245,48 +259,53 @@ def test_fallback_for_another_cell():
     assert layer.fallback_reason == "the cell is a Cell, not a GRUCell"
     with pytest.warns(UserWarning, match="not fused"):
         np.testing.assert_array_equal(layer(data()), data()[:, -1])
+    # One that is fused elsewhere, too.
+    layer = fused_rnn.GRU(INPUTS)
+    layer.cell = keras.layers.SimpleRNNCell(INPUTS)
+    assert "is a SimpleRNNCell, not a GRUCell" in layer.fallback_reason
 
 
+@pytest.mark.parametrize("name", ["GRU", "LSTM"])
 @pytest.mark.parametrize("options", [
     dict(recurrent_dropout=0.1), dict(dropout=0.1, implementation=1),
 ], ids=str)
-def test_dropout_of_old_keras_is_left_to_it(options):
-    layer = fused_rnn.GRU(UNITS, **options)
+def test_dropout_of_old_keras_is_left_to_it(name, options):
+    layer = getattr(fused_rnn, name)(UNITS, **options)
     assert layer.fallback_reason is None
     del layer.cell.dropout_mask_count  # which Keras has since 3.8
     assert "3.8 and newer" in layer.fallback_reason
-    layer = fused_rnn.GRU(UNITS, dropout=0.1)
+    layer = getattr(fused_rnn, name)(UNITS, dropout=0.1)
     assert layer.fallback_reason is None
 
 
-def test_use_cudnn_asks_for_keras():
-    layer = fused_rnn.GRU(UNITS, use_cudnn=True)
+@pytest.mark.parametrize("name", ["GRU", "LSTM"])
+def test_use_cudnn_asks_for_keras(name):
+    layer = getattr(fused_rnn, name)(UNITS, use_cudnn=True)
     assert "cuDNN" in layer.fallback_reason
     with pytest.warns(UserWarning), pytest.raises(ValueError, match="cuDNN"):
         layer(data())
-    assert fused_rnn.GRU(UNITS, use_cudnn=False).fallback_reason is None
+    layer = getattr(fused_rnn, name)(UNITS, use_cudnn=False)
+    assert layer.fallback_reason is None
 
 
-@pytest.mark.parametrize("reset_after", [False, True])
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("options", [
     dict(), dict(use_bias=False, activation="relu"),
     dict(dropout=0.4, recurrent_dropout=0.3, seed=5), dict(dtype="float64"),
 ], ids=str)
-def test_cell(reset_after, options):
+def test_cell(case, options):
     """In a stack, and in a loop of one's own."""
+    case = CASES[case]
     fused, stock = (
         keras.layers.RNN(
             keras.layers.StackedRNNCells(
-                [
-                    cell(n, reset_after=reset_after, **options)
-                    for n in (UNITS, 2)
-                ],
+                [cell(n, **case.options, **options) for n in (UNITS, 2)],
                 dtype=options.get("dtype"),
             ),
             return_sequences=True, return_state=True,
             dtype=options.get("dtype"),
         )
-        for cell in (fused_rnn.GRUCell, keras.layers.GRUCell)
+        for cell in both(case.keras + "Cell")
     )
     for layer in (fused, stock):
         layer(data())
@@ -307,82 +326,30 @@ def test_cell(reset_after, options):
             stock(data(), mask=HOLES, training=training), policy,
         )
     cells = fused.cell.cells[0], stock.cell.cells[0]
-    x, h = (
+    x, *states = (
         keras.ops.cast(v, policy)
-        for v in (data()[:, 0], data(1, (BATCH, UNITS)))
+        for v in (data()[:, 0], *states_of(case.keras))
     )
     for cell in cells:
         cell.reset_dropout_mask()
         cell.reset_recurrent_dropout_mask()
-    (a, [b]), (c, [d]) = (cell(x, [h]) for cell in cells)
-    assert_same([a, b], [c, d], policy)
-    e, f = cells[0](x, h)
-    np.testing.assert_array_equal(e, a)
-    np.testing.assert_array_equal(f, a)
+    for training in (False, True, True):
+        ours, theirs = (cell(x, states, training=training) for cell in cells)
+        assert_same(ours, theirs, policy)
+    if len(states) == 1:
+        a, b = cells[0](x, *states)
+        np.testing.assert_array_equal(a, cells[0](x, states)[0])
+        np.testing.assert_array_equal(b, a)
 
 
-def test_cell_fallback():
+@pytest.mark.parametrize("name", LAYERS)
+def test_cell_fallback(name):
     fused, stock = (
-        cell(UNITS, activation="gelu")
-        for cell in (fused_rnn.GRUCell, keras.layers.GRUCell)
+        cell(UNITS, activation="gelu") for cell in both(name + "Cell")
     )
-    x, h = data()[:, 0], data(1, (BATCH, UNITS))
+    x, states = data()[:, 0], states_of(name)
     with pytest.warns(UserWarning, match="not fused"):
-        fused(x, h)
-    stock(x, h)
+        fused(x, states)
+    stock(x, states)
     same_weights(fused, stock)
-    np.testing.assert_array_equal(fused(x, h)[0], stock(x, h)[0])
-
-
-LOAD = """
-import sys
-import numpy as np, tensorflow as tf, keras, fused_rnn
-folder = sys.argv[1]
-x = np.load(folder + "/x.npy")
-model = keras.models.load_model(folder + "/model.keras")
-assert type(model.layers[1].forward_layer) is fused_rnn.GRU
-results = {"keras": model.predict(x, verbose=0)}
-stock = keras.models.load_model(folder + "/stock.keras")
-stock.load_weights(folder + "/model.weights.h5")
-results["weights of ours in a stock model"] = stock.predict(x, verbose=0)
-model.set_weights([np.zeros_like(w) for w in model.get_weights()])
-model.load_weights(folder + "/stock.weights.h5")
-results["weights of a stock model in ours"] = model.predict(x, verbose=0)
-served = tf.saved_model.load(folder + "/served")
-results["served"] = served.serve(x)
-np.savez(folder + "/results.npz", **results)
-"""
-
-
-def test_files_in_a_fresh_process(tmp_path):
-    def build(gru, cell):
-        return keras.Sequential([
-            keras.Input((None, INPUTS)),
-            keras.layers.Masking(),
-            keras.layers.Bidirectional(gru(UNITS, return_sequences=True)),
-            keras.layers.RNN([cell(3), cell(2)], return_sequences=True),
-            gru(UNITS, reset_after=False, dropout=0.1),
-        ])
-
-    model = build(fused_rnn.GRU, fused_rnn.GRUCell)
-    stock = build(keras.layers.GRU, keras.layers.GRUCell)
-    stock.set_weights(model.get_weights())
-    expected = model.predict(data(), verbose=0)
-    np.save(tmp_path / "x.npy", data())
-    model.save(tmp_path / "model.keras")
-    stock.save(tmp_path / "stock.keras")
-    model.save_weights(tmp_path / "model.weights.h5")
-    stock.save_weights(tmp_path / "stock.weights.h5")
-    model.export(str(tmp_path / "served"), verbose=False)
-    clone = keras.models.clone_model(model)
-    clone.set_weights(model.get_weights())
-    np.testing.assert_array_equal(clone.predict(data(), verbose=0), expected)
-
-    run_python(LOAD, tmp_path)
-    results = np.load(tmp_path / "results.npz")
-    assert len(results) == 4
-    for name, result in results.items():
-        np.testing.assert_allclose(
-            result, expected, rtol=0, err_msg=name,
-            atol=helpers_keras.tolerance("float32", INPUTS + UNITS, STEPS),
-        )
+    np.testing.assert_array_equal(fused(x, states)[0], stock(x, states)[0])
