@@ -25,12 +25,22 @@ namespace cuda {
 
 inline thread_local dim3 gridDim, blockDim, blockIdx, threadIdx;
 
-// How often a kernel was launched, and on which stream the last one was.
+// How often kernels were launched, and what a test asks of them.
 struct Launches {
+  void* stream = nullptr;  // where all of them belong
+  Index failing = -1;      // the one that fails
   Index count = 0;
-  void* stream = nullptr;
+  Index cooperative = 0;  // of them
+  Index elsewhere = 0;    // on another stream
 };
 inline thread_local Launches launches;
+
+inline Error start_launch(const char* name, void* stream) {
+  if (launches.count == launches.failing) return {name, "as asked"};
+  ++launches.count;
+  if (stream != launches.stream) ++launches.elsewhere;
+  return {};
+}
 
 template <class Arguments>
 Error launch(const char* name, void (*kernel)(Arguments), dim3 grid, dim3 block,
@@ -40,8 +50,7 @@ Error launch(const char* name, void (*kernel)(Arguments), dim3 grid, dim3 block,
       grid.z > 65535 || block.x * block.y * block.z > 1024)
     return {name, "invalid configuration argument"};
   static_assert(sizeof(Arguments) <= 4096);
-  ++launches.count;
-  launches.stream = stream;
+  FUSED_RNN_TRY(start_launch(name, stream));
   gridDim = grid;
   blockDim = block;
   for (blockIdx.y = 0; blockIdx.y < grid.y; ++blockIdx.y)
@@ -86,8 +95,8 @@ Error launch_cooperative(const char* name, void (*kernel)(Arguments),
       threads > emulated_limits.threads ||
       shared_bytes > emulated_limits.shared_bytes)
     return {name, "too many blocks in cooperative launch"};
-  ++launches.count;
-  launches.stream = stream;
+  FUSED_RNN_TRY(start_launch(name, stream));
+  ++launches.cooperative;
   std::vector<EmulatedBlock> states(static_cast<std::size_t>(blocks));
   std::vector<std::thread> team;
   for (EmulatedBlock& state : states) {
