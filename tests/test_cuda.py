@@ -109,15 +109,3 @@ def test_no_library(monkeypatch, tmp_path):
     monkeypatch.setenv("FUSED_RNN_CUDA_LIBRARY", str(tmp_path / "none.so"))
     assert not cuda.available()
     assert "CUDA kernels of fused_rnn cannot be loaded" in cuda.describe()
-
-
-def test_benchmark_checks_kernels(place, monkeypatch):
-    """What benchmarks/gpu.py checks before it times, on any place."""
-    # The program sets it for itself; other tests must not inherit it.
-    monkeypatch.setenv("FUSED_RNN_NO_TENSORFLOW", "1")
-    import gpu
-
-    assert gpu.CHECKED
-    results = gpu.check(place)
-    assert {one["dtype"] for one in results} == set(gpu.TOLERANCES)
-    assert [one for one in results if not one["ok"]] == []
