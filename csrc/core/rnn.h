@@ -109,7 +109,8 @@ struct RnnOptions {
   Activation activation = Activation::kTanh;               // g
   Activation recurrent_activation = Activation::kSigmoid;  // f; not simple RNN
   double forget_bias = 0;  // LSTM: added to b_f
-  double cell_clip = 0;    // LSTM: c_t is cut off at ± this; 0: not at all
+  // LSTM: c_t is cut off at ± this, rounded to T; 0: not at all.
+  double cell_clip = 0;
 };
 
 constexpr bool resets_after(const RnnOptions& options) {
@@ -249,6 +250,9 @@ struct RnnWeightGradient {
   Rows<const T> h0;           // [B, H]; null: zeros
   Sequence<const T> outputs;  // [T, B, H]
   Sequence<const T> reset;    // [T, B, H] r of the reserve; GRU reset before
+  // What peepholes see; with d_peephole only.
+  Rows<const T> c0;               // [B, H]; null: zeros
+  Sequence<const T> cell_states;  // [T, B, H] c_t of the reserve
   Mask mask;
   Rows<const T> recurrent_dropout[kMaxGates];
   Sequence<const T> d_gates[kMaxGates];  // as RnnBackward wrote them
@@ -257,6 +261,7 @@ struct RnnWeightGradient {
   Rows<T> d_recurrent[kMaxGates];       // [H, H]
   T* d_bias[kMaxGates] = {};            // [H]
   T* d_recurrent_bias[kMaxGates] = {};  // [H]; reset after only
+  T* d_peephole[kMaxGates] = {};        // [H]; LSTM only, on CPUs only
 };
 
 // Scratch bytes that a call needs with so many threads. The caller passes a

@@ -98,6 +98,7 @@ void rnn_weight_gradient(const RnnWeightGradient<T>& g) {
     Values<C> d_kernel(s.inputs * s.units, C(0));
     Values<C> d_recurrent(s.units * s.units, C(0));
     Values<C> d_bias(s.units, C(0)), d_recurrent_bias(s.units, C(0));
+    Values<C> d_peephole(s.units, C(0));
     for (Index t = 0; t < s.steps; ++t) {
       for (Index b = 0; b < s.batch; ++b) {
         if (!valid(g.mask, t, b)) continue;
@@ -113,7 +114,12 @@ void rnn_weight_gradient(const RnnWeightGradient<T>& g) {
             values_of<C>(row_of(g.d_gates[gate], t, b), s.units);
         const Values<C> d_h = values_of<C>(
             row_of(g.d_gates[recurrent_gate(gate, g.options)], t, b), s.units);
+        const Values<C> c =
+            gate == kOutput
+                ? values_of<C>(row_of(g.cell_states, t, b), s.units)
+                : previous<C>(g, g.cell_states, g.c0, t, b);
         for (Index j = 0; j < s.units; ++j) {
+          d_peephole[j] += d[j] * c[j];
           for (Index i = 0; i < s.inputs; ++i) {
             d_kernel[i * s.units + j] += x[i] * d[j];
           }
@@ -134,6 +140,7 @@ void rnn_weight_gradient(const RnnWeightGradient<T>& g) {
       }
       write(g.d_bias[gate], j, d_bias[j]);
       write(g.d_recurrent_bias[gate], j, d_recurrent_bias[j]);
+      write(g.d_peephole[gate], j, d_peephole[j]);
     }
   }
 }

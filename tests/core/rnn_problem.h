@@ -364,6 +364,9 @@ struct Problem {
     if (has_h0) g.h0 = h0.input_rows();
     g.outputs = given.outputs.inputs();
     if (two_stages(options)) g.reset = given.reserve[kReset].inputs();
+    if (has_c0) g.c0 = c0.input_rows();
+    if (has_cell_state(options))
+      g.cell_states = given.reserve[kCellState].inputs();
     g.mask = mask_view();
     set_dropout(g.recurrent_dropout);
     for (int i = 0; i < gate_gradients(); ++i)

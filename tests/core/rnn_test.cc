@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/naive_rnn.h"
 #include "core/rnn.h"
 #include "core/rnn_problem.h"
 #include "core/rnn_results.h"
@@ -25,9 +26,28 @@ const std::vector<int> kManyThreads = {2, 16};
 constexpr int kSeeds = 2;
 #endif
 
+// The gradients of an LSTM's peepholes, which only the core on processors gives,
+// without the other weights'.
+template <class T, class Core>
+std::vector<Array<T>> peephole_gradients(const Core& core, const Problem<T>& p,
+                                         const Results<T>& given) {
+  std::vector<Array<T>> d;
+  if (!p.cell_is(Cell::kLstm)) return d;
+  RnnWeightGradient<T> g = p.weight_gradient(given);
+  for (const int gate : {kInput, kForget, kOutput}) {
+    d.push_back(p.d_bias[gate].fresh());
+    g.d_peephole[gate] = d.back().at(0, 0);
+  }
+  core(g);
+  return d;
+}
+
 template <class T>
 void test_problem(const Problem<T>& p, const std::vector<int>& teams) {
   const Results<T> want = naive_results(p);
+  const auto plain = [](const auto& g) { naive::rnn_weight_gradient(g); };
+  const auto want_peepholes = peephole_gradients(plain, p, want);
+  const Index rows = p.what.shape.steps * p.what.shape.batch;
   for (const std::string& isa : supported_isas()) {
     const std::string error = select_isa(isa);
     CHECK_THAT(error.empty(), "%s", error.c_str());
@@ -35,12 +55,18 @@ void test_problem(const Problem<T>& p, const std::vector<int>& teams) {
     const Results<T> alone = core_results(one_thread, p, want);
     const Run<T> check(p, isa, 1);
     for_results(p, alone, want, [&](const auto&... a) { check.close(a...); });
+    const auto peepholes = peephole_gradients(one_thread, p, want);
+    for (std::size_t i = 0; i < peepholes.size(); ++i)
+      check.close("d_peephole", peepholes[i], want_peepholes[i], rows);
     for (int threads : teams) {
       const Run<T> check_threads(p, isa, threads);
       const auto core = [&](const auto& g) { run(g, threads); };
       for_results(p, core_results(core, p, want), alone,
                   [&](const char* what, const Array<T>& a, const Array<T>& b,
                       Index) { check_threads.same(what, a, b); });
+      const auto of_team = peephole_gradients(core, p, want);
+      for (std::size_t i = 0; i < peepholes.size(); ++i)
+        check_threads.same("d_peephole", of_team[i], peepholes[i]);
     }
     test_calls(one_thread, p, want, alone, check);
   }

@@ -16,9 +16,9 @@ struct PlainCell {
   static Vec<C> peep(const C*, Index, Vec<C>, Vec<C> sum) {
     return sum;
   }
-  template <class C>
-  static Vec<C> clip(const RnnOptions&) {
-    return splat<C>(0);
+  template <class T>
+  static Vec<Compute<T>> clip(const RnnOptions&) {
+    return splat<Compute<T>>(0);
   }
 };
 struct BlockCell {
@@ -27,9 +27,12 @@ struct BlockCell {
   static Vec<C> peep(const C* p, Index j, Vec<C> c, Vec<C> sum) {
     return p ? fma(load(p + j), c, sum) : sum;
   }
-  template <class C>
-  static Vec<C> clip(const RnnOptions& options) {
-    return splat<C>(static_cast<C>(options.cell_clip));
+  // As a stored c_t has it: the gradient knows by that whether it was cut off.
+  template <class T>
+  static Vec<Compute<T>> clip(const RnnOptions& options) {
+    using C = Compute<T>;
+    const C clip = static_cast<C>(options.cell_clip);
+    return splat<C>(to_compute(from_compute<T>(clip)));
   }
 };
 
@@ -47,7 +50,7 @@ template <class T, class Activations, class Kind>
 [[gnu::always_inline]] inline void lstm_forward_rows(const ForwardTile<T>& t,
                                                      Activations f, Kind) {
   using C = Compute<T>;
-  const Vec<C> clip = Kind::template clip<C>(t.options);
+  const Vec<C> clip = Kind::template clip<T>(t.options);
   for_each_row(t.rows, [&](Index row, Index b) __attribute__((always_inline)) {
     const C* gate_i = row_at(t.gate[kInput], row);
     const C* gate_f = row_at(t.gate[kForget], row);
@@ -100,7 +103,7 @@ template <class T, class Activations, class Kind>
 [[gnu::always_inline]] inline void lstm_backward_rows(const BackwardTile<T>& t,
                                                       Activations f, Kind) {
   using C = Compute<T>;
-  const Vec<C> clip = Kind::template clip<C>(t.options);
+  const Vec<C> clip = Kind::template clip<T>(t.options);
   for_each_row(t.rows, [&](Index row, Index b) __attribute__((always_inline)) {
     const Index next = t.rows.ahead(row);
     const C* d = row_at(t.d, row);

@@ -44,6 +44,7 @@ class WeightGradient {
     Index b;
     Index count;
     Rows<const T> h_prev;  // null: zeros
+    Rows<const T> c_prev;  // likewise; of peepholes only
   };
   // What a part has to itself.
   struct Scratch {
@@ -53,6 +54,7 @@ class WeightGradient {
     C* h_prev = nullptr;
     C* scaled = nullptr;        // h_prev times r or a dropout mask
     C* d_gate[kMaxGates] = {};  // [kDepth][gate_row_]
+    C* seen = nullptr;          // the same, times what a peephole sees
   };
   void plan();
   void layout(Workspace&);
@@ -70,11 +72,14 @@ class WeightGradient {
   Index units() const { return args_.shape.units; }
   Index all_rows() const { return args_.shape.steps * args_.shape.batch; }
   int gate_count() const { return fused_rnn::gate_count(args_.options); }
-  bool after() const { return resets_after(args_.options); }
   bool reads_reset_h(int gate) const {
     return two_stages(args_.options) && gate == kCandidate;
   }
   bool dropout() const { return static_cast<bool>(args_.recurrent_dropout[0]); }
+  static bool wanted(const Sum (&sums)[kMaxGates]) {
+    return std::any_of(sums, sums + kMaxGates,
+                       [](const Sum& sum) { return sum.result.data; });
+  }
   // Groups are a cache line off a multiple of 4 KB apart: filling them row by
   // row would otherwise hit one set of the L1 cache.
   Index group_stride() const {
@@ -88,7 +93,8 @@ class WeightGradient {
   }
   Index previous_valid(Index t, Index b) const;
   Index run_length(Index t, Index b, Index previous, Index most) const;
-  Rows<const T> h_prev(Index previous, Index b) const;
+  static Rows<const T> left_by(Index step, const Sequence<const T>& states,
+                               Rows<const T> first, Index b);
   static Rows<const T> step_row(Rows<const T> rows, Index b) {
     if (rows) rows.data += b * rows.row;
     return rows;
@@ -98,6 +104,7 @@ class WeightGradient {
   void gather_inputs(const Scratch&, Index runs);
   const C* recurrent_left(const Scratch&, int gate, Index runs,
                           bool& h_prev_is_there);
+  const C* seen(const Scratch&, int gate, Index runs, const Slice&);
   void add(const Sum&, const C* left, Index group, const C* right, Index count,
            const Slice&, bool first);
   void write(const Sum&, const Slice&);
@@ -108,6 +115,7 @@ class WeightGradient {
       body(recurrent_[g]);
       body(bias_[g]);
       body(recurrent_bias_[g]);
+      body(peephole_[g]);
     }
   }
 
@@ -122,6 +130,7 @@ class WeightGradient {
   Sum recurrent_[kMaxGates];
   Sum bias_[kMaxGates];
   Sum recurrent_bias_[kMaxGates];
+  Sum peephole_[kMaxGates];
   C* zeros_ = nullptr;  // [panel columns]
   C* one_ = nullptr;
   PartScratch<Scratch> scratch_;
@@ -168,6 +177,7 @@ void WeightGradient<T>::layout(Workspace& workspace) {
     take_sum(workspace, bias_[g], {args_.d_bias[g], units()}, 1);
     take_sum(workspace, recurrent_bias_[g],
              {args_.d_recurrent_bias[g], units()}, 1);
+    take_sum(workspace, peephole_[g], {args_.d_peephole[g], units()}, 1);
   }
   zeros_ = workspace.take<C>(std::max<Index>(split_.panel_columns, 1));
   one_ = workspace.take<C>(1);
@@ -186,6 +196,7 @@ void WeightGradient<T>::take_scratch(Workspace& own, Scratch& s) const {
   s.scaled = left(two_stages(args_.options) || dropout() ? units() : 0);
   for (int g = 0; g < gate_gradient_count(args_.options); ++g)
     s.d_gate[g] = own.take<C>(depth_ * gate_row_);
+  s.seen = own.take<C>(wanted(peephole_) ? depth_ * gate_row_ : 0);
 }
 
 template <class T>
@@ -207,12 +218,13 @@ Index WeightGradient<T>::run_length(Index t, Index b, Index previous,
   return n;
 }
 
-// The state that a step reads: the output of the last valid step before it.
+// The state that a step left, the first one if it is -1.
 template <class T>
-Rows<const T> WeightGradient<T>::h_prev(Index previous, Index b) const {
-  if (previous >= 0)
-    return {args_.outputs.at(previous, b), args_.outputs.row};
-  return step_row(args_.h0, b);
+Rows<const T> WeightGradient<T>::left_by(Index step,
+                                         const Sequence<const T>& states,
+                                         Rows<const T> first, Index b) {
+  if (step >= 0) return {states.at(step, b), states.row};
+  return step_row(first, b);
 }
 
 // The gate gradients of some runs, the slice's units.
@@ -262,6 +274,29 @@ const Compute<T>* WeightGradient<T>::recurrent_left(const Scratch& s, int gate,
     to += run->count * group_;
   }
   return left;
+}
+
+// A gate's gradients times what its peephole sees: the new cell state, if it is
+// the output gate, else the previous.
+template <class T>
+const Compute<T>* WeightGradient<T>::seen(const Scratch& s, int gate,
+                                          Index runs, const Slice& slice) {
+  const C* d = s.d_gate[gate];
+  C* to = s.seen;
+  for (const Run* run = s.runs; run < s.runs + runs; ++run) {
+    const Rows<const T> c = gate == kOutput
+                                ? left_by(run->t, args_.cell_states, {}, run->b)
+                                : run->c_prev;
+    const Rows<C> rows{to, gate_row_};
+    if (c)
+      kernels_.scale_rows({d, gate_row_}, {c.data + slice.unit, c.row},
+                          BlockRows{run->count}, slice.units, rows);
+    else
+      kernels_.read_rows({}, BlockRows{run->count}, slice.units, rows);
+    d += run->count * gate_row_;
+    to += run->count * gate_row_;
+  }
+  return s.seen;
 }
 
 // sum (+)= leftᵀ·right over `count` rows, for the slice's columns. The left
@@ -320,13 +355,14 @@ void WeightGradient<T>::run_part(Index part) {
   bool first = true;
   const auto add_block = [&](Index runs, Index count) {
     gather_gates(s, runs, slice);
-    if (kernel_[kUpdate].result || kernel_[kReset].result ||
-        kernel_[kCandidate].result)
-      gather_inputs(s, runs);
+    if (wanted(kernel_)) gather_inputs(s, runs);
     for (int g = 0; g < gate_count(); ++g) {
       const C* right = s.d_gate[g];
       add(kernel_[g], s.inputs, group_, right, count, slice, first);
       add(bias_[g], one_, 0, right, count, slice, first);
+      if (peephole_[g].result)
+        add(peephole_[g], one_, 0, seen(s, g, runs, slice), count, slice,
+            first);
     }
     bool h_prev_is_there = false;
     for (int g = 0; g < gate_count(); ++g) {
@@ -352,7 +388,11 @@ void WeightGradient<T>::run_part(Index part) {
       const Index previous = previous_valid(t, b);
       n = run_length(t, b, previous,
                      std::min(shape.batch - b, depth_ - count));
-      s.runs[runs++] = {t, b, n, h_prev(previous, b)};
+      s.runs[runs++] = {t, b, n,
+                        left_by(previous, args_.outputs, args_.h0, b), {}};
+      if (wanted(peephole_))
+        s.runs[runs - 1].c_prev =
+            left_by(previous, args_.cell_states, args_.c0, b);
       count += n;
       if (count == depth_) flush();
     }
