@@ -1,9 +1,10 @@
 """The functions of fused_rnn.numpy on a GPU: NumPy arrays in and out."""
 
+from functools import partialmethod
+
 import numpy as np
 
-from fused_rnn import cuda
-from fused_rnn.numpy import GRUGradients, GRUOutput, GRUReserve
+from fused_rnn import cuda, numpy
 
 
 class Torch:
@@ -38,69 +39,101 @@ class Torch:
         return self.empty([size], np.uint8)
 
 
+# name -> classes of what fused_rnn.numpy gives: results, reserve, gradients.
+_CLASSES = {
+    "gru": (numpy.GRUOutput, numpy.GRUReserve, numpy.GRUGradients),
+    "lstm": (numpy.LSTMOutput, numpy.LSTMReserve, numpy.LSTMGradients),
+    "simple_rnn": (
+        numpy.SimpleRNNOutput, numpy.SimpleRNNReserve, numpy.SimpleRNNGradients
+    ),
+}
+# The same array has another name in fused_rnn.cuda.
+_RENAMED = {"gates": "reserve"}
+
+
+def _sizes(given):
+    """Batch rows, steps and units."""
+    batch, steps = given["x"].shape[:2]
+    if given.get("time_major"):
+        batch, steps = steps, batch
+    return batch, steps, len(given["recurrent_kernel"])
+
+
 class Place:
-    """`gru` and `gru_grad` of NumPy arrays, on a kind of memory."""
+    """Functions over sequences of NumPy arrays, on a kind of memory."""
 
     def __init__(self, memory):
         self.memory = memory
 
-    def _run(self, function, arguments):
+    def run(self, function, arguments):
         size = function(**arguments)
         assert function(**arguments, workspace=self.memory.bytes(size)) == size
 
-    def _common(self, x, h0, kernel, recurrent_kernel, bias, options):
-        up = self.memory.up
-        arguments = {
-            "x": up(x), "h0": up(h0), "kernel": up(kernel),
-            "recurrent_kernel": up(recurrent_kernel), "bias": up(bias),
-            "dtype": np.dtype(x.dtype).name, **options,
+    def up(self, given):
+        """Arguments of fused_rnn.numpy as those of fused_rnn.cuda."""
+        lifted = {"dtype": np.dtype(given["x"].dtype).name}
+        for name, value in given.items():
+            is_array = value is None or isinstance(value, np.ndarray)
+            lifted[name] = self.memory.up(value) if is_array else value
+        return lifted
+
+    def _down(self, arrays):
+        return {
+            name: None if array is None else self.memory.down(array)
+            for name, array in arrays.items()
         }
-        for name in ("mask", "recurrent_dropout_mask"):
-            if name in arguments:
-                arguments[name] = up(arguments[name])
-        return arguments
 
-    def gru(self, x, h0, kernel, recurrent_kernel, bias=None, *,
-            return_reserve=False, **options):
-        batch, steps = x.shape[:2]
-        if options.get("time_major"):
-            batch, steps = steps, batch
-        units = recurrent_kernel.shape[0]
-        empty, down = self.memory.empty, self.memory.down
-        outputs = empty((*x.shape[:2], units), x.dtype)
-        state = empty((batch, units), x.dtype)
-        reserve = empty((steps, batch, 4 * units), x.dtype)
-        self._run(cuda.gru, {
-            **self._common(x, h0, kernel, recurrent_kernel, bias, options),
-            "outputs": outputs, "state": state,
-            "reserve": reserve if return_reserve else None,
-        })
-        kept = None
-        if return_reserve:
-            kept = GRUReserve(down(outputs), down(reserve))
-        return GRUOutput(down(outputs), down(state), kept)
-
-    def gru_grad(self, x, h0, kernel, recurrent_kernel, bias=None, *,
-                 reserve, d_outputs=None, d_state=None, **options):
-        empty, up, down = self.memory.empty, self.memory.up, self.memory.down
-        batch = reserve.gates.shape[1]
+    def _forward(self, name, return_reserve=False, **given):
+        make_output, make_reserve, _ = _CLASSES[name]
+        x, (batch, steps, units) = given["x"], _sizes(given)
         shapes = {
-            "x": x.shape, "h0": (batch, recurrent_kernel.shape[0]),
-            "kernel": kernel.shape, "recurrent_kernel": recurrent_kernel.shape,
-            "bias": None if bias is None else bias.shape,
+            "outputs": (*x.shape[:2], units), "state": (batch, units),
+            "cell_state": (batch, units), "gates": (steps, batch, 4 * units),
+            "cell_states": (steps, batch, units),
         }
-        results = {
-            name: None if shape is None else empty(shape, x.dtype)
-            for name, shape in shapes.items()
+        names = [n for n in make_output._fields if n != "reserve"]
+        if return_reserve:
+            names += make_reserve._fields[1:]
+        made = {n: self.memory.empty(shapes[n], x.dtype) for n in names}
+        self.run(getattr(cuda, name), {
+            **self.up(given),
+            **{_RENAMED.get(n, n): array for n, array in made.items()},
+        })
+        got = self._down(made)
+        reserve = None
+        if return_reserve:
+            reserve = make_reserve(*(got[n] for n in make_reserve._fields))
+        return make_output(
+            **{n: got[n] for n in make_output._fields if n in got},
+            reserve=reserve,
+        )
+
+    def _backward(self, name, reserve, **given):
+        make_gradients = _CLASSES[name][2]
+        x, (batch, steps, units) = given["x"], _sizes(given)
+        gates = units if name == "simple_rnn" else 4 * units
+        shapes = dict.fromkeys(("h0", "c0"), (batch, units))
+        for argument in ("x", "kernel", "recurrent_kernel", "bias"):
+            if given.get(argument) is not None:
+                shapes[argument] = given[argument].shape
+        made = {
+            n: self.memory.empty(shapes[n], x.dtype) if n in shapes else None
+            for n in make_gradients._fields
         }
-        self._run(cuda.gru_grad, {
-            **self._common(x, h0, kernel, recurrent_kernel, bias, options),
-            "outputs": up(reserve.outputs), "reserve": up(reserve.gates),
-            "d_gates": empty(reserve.gates.shape, x.dtype),
-            "d_outputs": up(d_outputs), "d_state": up(d_state),
-            **{f"d_{name}": array for name, array in results.items()},
+        kept = {
+            _RENAMED.get(n, n): self.memory.up(array)
+            for n, array in reserve._asdict().items()
+        }
+        self.run(getattr(cuda, f"{name}_grad"), {
+            **self.up(given), **kept,
+            "d_gates": self.memory.empty((steps, batch, gates), x.dtype),
+            **{f"d_{n}": array for n, array in made.items()},
         })
-        return GRUGradients(**{
-            name: None if array is None else down(array)
-            for name, array in results.items()
-        })
+        return make_gradients(**self._down(made))
+
+    gru = partialmethod(_forward, "gru")
+    gru_grad = partialmethod(_backward, "gru")
+    lstm = partialmethod(_forward, "lstm")
+    lstm_grad = partialmethod(_backward, "lstm")
+    simple_rnn = partialmethod(_forward, "simple_rnn")
+    simple_rnn_grad = partialmethod(_backward, "simple_rnn")

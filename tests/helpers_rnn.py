@@ -1,7 +1,6 @@
-"""The cells as the tests of the sequence ops call them."""
+"""The cells as the tests of whole sequences call them."""
 
 import numpy as np
-import tensorflow as tf
 from helpers import draw, first_states
 from helpers_reference import CASES
 
@@ -58,7 +57,10 @@ def oracle(cell, values, incoming, **options):
 
 
 def run(cell, values, incoming, **options):
-    """The same by the package, with layout and types as it has them."""
+    """The same by the ops, with layout and types as they have them."""
+    # Not above: the NumPy side needs no TensorFlow.
+    import tensorflow as tf
+
     tensors = {
         name: tf.constant(values[name])
         for name in differentiable(cell) if values[name] is not None

@@ -1,97 +1,92 @@
-"""The block cell on NumPy arrays: values, gradients, what is refused."""
+"""The block cells on NumPy arrays: values, gradients, what is refused."""
 
 import threading
 
 import ml_dtypes
 import numpy as np
 import pytest
-from bounds import bounded_cell, bounded_cell_grad
 from helpers import (
-    CELL_INPUTS,
-    CELL_OUTPUTS,
     CELL_SHAPES,
     DTYPES,
     cell_arguments,
     cell_gradients,
     run_python,
 )
+from helpers_block import BLOCK_CELLS
+from helpers_numpy import same_bits
+from helpers_reference import check_gradients
 
 import fused_rnn.numpy as rnn
-from fused_rnn import reference
+
+each_cell = pytest.mark.parametrize(
+    "cell", BLOCK_CELLS.values(), ids=BLOCK_CELLS
+)
+PEEPHOLES = ("wci", "wcf", "wco")
 
 
-def sample(shape, dtype="float32"):
+def sample(cell, shape, dtype="float32"):
     batch, inputs, units = CELL_SHAPES[shape]
-    values = cell_arguments(1, batch, inputs, units, DTYPES[dtype])
-    return values, cell_gradients(2, batch, units, DTYPES[dtype])
-
-
-def cell_and_gradient(inputs, incoming):
-    """All results of both functions, by name."""
-    cell = rnn.gru_block_cell(**inputs)
-    gradients = rnn.gru_block_cell_grad(
-        **inputs, r=cell.r, u=cell.u, c=cell.c, **incoming
+    return (
+        cell.arguments(1, batch, inputs, units, DTYPES[dtype]),
+        cell.incoming(2, batch, units, DTYPES[dtype]),
     )
-    return {
-        **cell._asdict(),
-        **{f"d_{name}": d for name, d in gradients._asdict().items()},
-    }
 
 
-def check_same_bits(actual, expected):
-    assert actual.keys() == expected.keys()
-    for name, value in actual.items():
-        assert value.tobytes() == expected[name].tobytes(), name
+def run(cell, inputs, incoming):
+    return cell.run(rnn, inputs, incoming)
 
 
-@pytest.fixture
-def threads():
-    """Changes the number of threads, and puts it back."""
-    before = rnn.get_num_threads()
-    yield rnn.set_num_threads
-    rnn.set_num_threads(before)
-
-
-@pytest.fixture
-def isa():
-    before = rnn.active_isa()
-    yield rnn.select_isa
-    rnn.select_isa(before)
-
-
+@each_cell
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", CELL_SHAPES)
-def test_oracle(shape, dtype, isa):
-    inputs, incoming = sample(shape, dtype)
-    expected = reference.gru_block_cell(**inputs)
-    d_expected = reference.gru_block_cell_grad(**inputs, **incoming)
-    bounds = bounded_cell(DTYPES[dtype], **inputs)
-    d_bounds = bounded_cell_grad(DTYPES[dtype], **inputs, **incoming)
-    for name in rnn.supported_isas():
-        isa(name)
-        actual = cell_and_gradient(inputs, incoming)
-        for output, bound in zip(CELL_OUTPUTS, bounds):
-            bound.check(actual[output], getattr(expected, output), output)
+def test_oracle(shape, dtype, cell, isas):
+    inputs, incoming = sample(cell, shape, dtype)
+    expected, d_expected = cell.oracle(inputs, incoming)
+    bounds, d_bounds = cell.bounds(DTYPES[dtype], inputs, incoming)
+    for name in isas:
+        rnn.select_isa(name)
+        actual = run(cell, inputs, incoming)
+        for output, bound in bounds.items():
+            bound.check(actual[output], expected[output], output)
         for output, bound in d_bounds.items():
             bound.check(actual[f"d_{output}"], d_expected[output], output)
 
 
-def test_gradients_that_do_not_arrive_are_zeros():
-    inputs, incoming = sample("primes")
-    zeros = np.zeros_like(incoming["d_h"])
+@each_cell
+def test_finite_differences(cell):
+    inputs = cell.arguments(3, 3, 2, 4, np.dtype(np.float64))
+    incoming = cell.incoming(4, 3, 4, np.dtype(np.float64))
+
+    def loss():
+        outputs = run(cell, inputs, incoming)
+        return sum(
+            np.sum(incoming[f"d_{name}"] * outputs[name])
+            for name in cell.outputs
+        )
+
+    d = run(cell, inputs, incoming)
+    check_gradients(loss, inputs, {
+        name: d.get(f"d_{name}", np.zeros_like(value))
+        for name, value in inputs.items()
+    })
+
+
+@each_cell
+def test_gradients_that_do_not_arrive_are_zeros(cell):
+    inputs, incoming = sample(cell, "primes")
+    zeros = np.zeros((13, 53), np.float32)
     for name in incoming:
         one = {name: incoming[name]}
         padded = {**dict.fromkeys(incoming, zeros), **one}
-        check_same_bits(
-            cell_and_gradient(inputs, one), cell_and_gradient(inputs, padded)
-        )
+        same_bits(run(cell, inputs, one), run(cell, inputs, padded))
 
 
+@each_cell
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_rows_anywhere(dtype):
+def test_rows_anywhere(dtype, cell):
     """Rows may be apart, misaligned for vectors, reversed or all the same."""
-    inputs, incoming = sample("primes", dtype)
-    expected = cell_and_gradient(inputs, incoming)
+    inputs, incoming = sample(cell, "primes", dtype)
+    expected = run(cell, inputs, incoming)
 
     def spread(value):
         wide = np.full(
@@ -101,78 +96,116 @@ def test_rows_anywhere(dtype):
         view[...] = value
         return view
 
-    check_same_bits(
-        cell_and_gradient(
-            {name: spread(value) for name, value in inputs.items()},
+    same_bits(
+        run(
+            cell, {name: spread(value) for name, value in inputs.items()},
             {name: spread(value) for name, value in incoming.items()},
         ),
         expected,
     )
     same_rows = {**inputs, "x": np.broadcast_to(inputs["x"][:1], (13, 31))}
     copied = {**inputs, "x": same_rows["x"].copy()}
-    check_same_bits(
-        cell_and_gradient(same_rows, incoming),
-        cell_and_gradient(copied, incoming),
-    )
+    same_bits(run(cell, same_rows, incoming), run(cell, copied, incoming))
 
 
-def test_arguments_are_left_alone():
-    inputs, incoming = sample("primes")
+@each_cell
+def test_arguments_are_left_alone(cell):
+    inputs, incoming = sample(cell, "primes")
     for value in (*inputs.values(), *incoming.values()):
         value.flags.writeable = False
     before = {name: value.tobytes() for name, value in inputs.items()}
-    cell_and_gradient(inputs, incoming)
+    run(cell, inputs, incoming)
     assert before == {name: v.tobytes() for name, v in inputs.items()}
 
 
-@pytest.mark.parametrize("name", CELL_INPUTS)
+def test_peepholes_that_are_not_used_are_not_looked_at():
+    cell = BLOCK_CELLS["lstm"]
+    inputs, incoming = sample(cell, "primes")
+    expected = run(cell, inputs, incoming)
+    for value in (None, np.full(53, np.nan, np.float32), np.ones(3), "none"):
+        given = {**inputs, **dict.fromkeys(PEEPHOLES, value)}
+        same_bits(run(cell, given, incoming), expected)
+    assert not any(f"d_{name}" in expected for name in PEEPHOLES)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_clip_is_rounded_as_the_states_are(dtype):
+    """So that the gradient knows what was cut off, though 0.1 has no such
+    number."""
+    cell = BLOCK_CELLS["lstm"]
+    inputs, incoming = sample(cell, "primes", dtype)
+    outputs = rnn.lstm_block_cell(**inputs, cell_clip=0.1)
+    cut = np.abs(outputs.cs) == DTYPES[dtype].type(0.1)
+    assert cut.sum() > 300
+    assert (np.abs(outputs.cs) <= DTYPES[dtype].type(0.1)).all()
+    d = rnn.lstm_block_cell_grad(
+        **inputs, **{name: getattr(outputs, name) for name in cell.kept},
+        d_cs=incoming["d_cs"], cell_clip=0.1,
+    )
+    np.testing.assert_array_equal(d.cs_prev != 0, ~cut)
+
+
+@pytest.mark.parametrize("name", ["gru", "lstm_peephole_clip"])
 def test_refused_arguments(name):
     """The error's class; a message with the name, what was expected, what
     came."""
-    inputs, incoming = sample("primes")
-    value = inputs[name]
+    cell = BLOCK_CELLS[name]
+    inputs, _ = sample(cell, "primes")
 
-    def refused(bad, error, *words):
+    def refused(name, bad, error, *words):
         with pytest.raises(error) as caught:
-            rnn.gru_block_cell(**{**inputs, name: bad})
+            getattr(rnn, cell.name)(**{**inputs, name: bad}, **cell.options)
         for word in (name, *words):
             assert word in str(caught.value), str(caught.value)
 
-    refused(value.tolist(), TypeError, "numpy.ndarray", "list")
-    refused(None, TypeError, "numpy.ndarray", "NoneType")
-    refused(value.astype(np.int32), TypeError, "float32", "int32")
-    refused(value.astype(np.longdouble), TypeError, "float64", "longdouble"
-            if np.dtype(np.longdouble).name == "longdouble" else "float128")
-    refused(value.astype(">f4"), TypeError, "native", ">f4")
-    if name != "x":
-        refused(value.astype(np.float64), TypeError, "float32", "float64")
-        more = np.concatenate([value, value[:1]])
-        refused(more, ValueError, str(list(value.shape)), str(list(more.shape)))
-    refused(value[np.newaxis], ValueError, str([1, *value.shape]))
-    apart = np.repeat(value, 2, axis=-1)[..., ::2]
-    refused(apart, ValueError, "contiguous rows", f"{apart.strides[-1]}]")
-    refused(value[..., ::-1], ValueError, "contiguous rows", "-4]")
-    raw = np.empty(value.nbytes + 1, np.uint8)[1:]
-    refused(raw.view(np.float32).reshape(value.shape), ValueError, "aligned")
-
-
-@pytest.mark.parametrize("name", ["r", "u", "c", "d_r", "d_u", "d_c", "d_h"])
-def test_refused_gradient_arguments(name):
-    inputs, incoming = sample("primes")
-    cell = rnn.gru_block_cell(**inputs)._asdict()
-    del cell["h"]
-    values = {**inputs, **cell, **incoming}
-    bad = np.ones((13, 54), np.float32)
-    with pytest.raises(ValueError, match=rf"{name} .*\[13, 53\].*\[13, 54\]"):
-        rnn.gru_block_cell_grad(**{**values, name: bad})
-    with pytest.raises(TypeError, match=f"{name} .*float32.*float64"):
-        rnn.gru_block_cell_grad(
-            **{**values, name: np.ones((13, 53), np.float64)}
+    for name in cell.inputs:
+        value = inputs[name]
+        refused(name, value.tolist(), TypeError, "numpy.ndarray", "list")
+        refused(name, None, TypeError, "numpy.ndarray", "NoneType")
+        refused(name, value.astype(np.int32), TypeError, "float32", "int32")
+        long = value.astype(np.longdouble)
+        refused(name, long, TypeError, "float64", str(long.dtype))
+        refused(name, value.astype(">f4"), TypeError, "native", ">f4")
+        if name != "x":
+            wide = value.astype(np.float64)
+            refused(name, wide, TypeError, "float32", "float64")
+            more = np.concatenate([value, value[:1]])
+            refused(
+                name, more, ValueError, str(list(value.shape)),
+                str(list(more.shape)),
+            )
+        refused(name, value[np.newaxis], ValueError, str([1, *value.shape]))
+        apart = np.repeat(value, 2, axis=-1)[..., ::2]
+        refused(
+            name, apart, ValueError, "contiguous rows", f"{apart.strides[-1]}]"
         )
+        refused(name, value[..., ::-1], ValueError, "contiguous rows", "-4]")
+        raw = np.empty(value.nbytes + 1, np.uint8)[1:].view(np.float32)
+        refused(name, raw.reshape(value.shape), ValueError, "aligned")
+
+
+@pytest.mark.parametrize("name", ["gru", "lstm_peephole_clip"])
+def test_refused_gradient_arguments(name):
+    cell = BLOCK_CELLS[name]
+    inputs, incoming = sample(cell, "primes")
+    outputs = getattr(rnn, cell.name)(**inputs)
+    kept = {name: getattr(outputs, name) for name in cell.kept}
+    for name in (*kept, *incoming):
+        def refused(bad, error, words):
+            with pytest.raises(error, match=words):
+                getattr(rnn, f"{cell.name}_grad")(
+                    **{**inputs, **kept, **incoming, name: bad}
+                )
+
+        refused(
+            np.ones((13, 54), np.float32), ValueError,
+            rf"^{name} .*\[13, 53\].*\[13, 54\]",
+        )
+        refused(np.ones((13, 53)), TypeError, f"^{name} .*float32.*float64")
 
 
 def test_bytes_of_bfloat16_are_not_taken_for_another_type():
-    inputs, _ = sample("primes", "bfloat16")
+    inputs, _ = sample(BLOCK_CELLS["gru"], "primes", "bfloat16")
     assert rnn.gru_block_cell(**inputs).h.dtype == ml_dtypes.bfloat16
     other = {
         name: value.astype(ml_dtypes.float8_e5m2)
@@ -182,29 +215,31 @@ def test_bytes_of_bfloat16_are_not_taken_for_another_type():
         rnn.gru_block_cell(**other)
 
 
-def test_thread_counts_give_the_same_bits(threads):
-    values = cell_arguments(3, 65, 257, 160, np.dtype(np.float32))
-    incoming = cell_gradients(4, 65, 160, np.dtype(np.float32))
+@each_cell
+def test_thread_counts_give_the_same_bits(cell, threads):
+    inputs = cell.arguments(3, 65, 257, 160, np.dtype(np.float32))
+    incoming = cell.incoming(4, 65, 160, np.dtype(np.float32))
     threads(1)
-    expected = cell_and_gradient(values, incoming)
+    expected = run(cell, inputs, incoming)
     for count in (2, 4, 8):
         threads(count)
         assert rnn.get_num_threads() == count
-        check_same_bits(cell_and_gradient(values, incoming), expected)
+        same_bits(run(cell, inputs, incoming), expected)
     with pytest.raises(ValueError, match="threads .* 1, got 0"):
         threads(0)
 
 
 def test_many_callers_while_the_pool_changes(threads):
+    cell = BLOCK_CELLS["gru"]
     values = cell_arguments(3, 64, 64, 96, np.dtype(np.float32))
     incoming = cell_gradients(4, 64, 96, np.dtype(np.float32))
-    expected = cell_and_gradient(values, incoming)
+    expected = run(cell, values, incoming)
     failures = []
 
     def call():
         try:
             for _ in range(20):
-                check_same_bits(cell_and_gradient(values, incoming), expected)
+                same_bits(run(cell, values, incoming), expected)
         except AssertionError as error:
             failures.append(error)
 
@@ -242,10 +277,10 @@ def test_python_runs_while_a_kernel_does(threads):
     assert turns > 10_000
 
 
-def test_instruction_sets(isa):
-    assert rnn.supported_isas()[0] == "baseline"
+def test_instruction_sets(isas):
+    assert isas[0] == "baseline"
     with pytest.raises(ValueError, match="no_such_set.*baseline"):
-        isa("no_such_set")
+        rnn.select_isa("no_such_set")
     run_python(
         """
         import numpy as np, fused_rnn.numpy as rnn

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from helpers import DTYPES, draw, gru_arguments
+from helpers import DTYPES, first_states, rnn_arguments
+from helpers_numpy import by_argument, gradient, run
+from helpers_rnn import CELLS, drawn_gradients, oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,27 +16,15 @@ SIZES = st.tuples(
     st.integers(0, 50),
 )
 FLAGS = st.fixed_dictionaries({
-    name: st.booleans()
-    for name in ("reset_after", "go_backwards", "zero_output_for_mask")
+    name: st.booleans() for name in ("go_backwards", "zero_output_for_mask")
 })
-PRESENT = st.fixed_dictionaries({
-    name: st.booleans() for name in ("h0", "bias", "mask", "dropout")
+MASKS = st.fixed_dictionaries({
+    "mask": st.booleans(), "dropout": st.sampled_from([False, True, "shared"])
 })
-ACTIVATIONS = st.fixed_dictionaries({
-    name: st.sampled_from(list(reference.ACTIVATIONS))
-    for name in ("activation", "recurrent_activation")
-})
-
-
-def arguments(seed, sizes, dtype, flags, present):
-    values = gru_arguments(
-        seed, *sizes, dtype, reset_after=flags["reset_after"], **present
-    )
-    rng = np.random.default_rng(seed + 1)
-    batch, steps, _, units = sizes
-    values["d_outputs"] = draw(rng, (batch, steps, units), dtype)
-    values["d_state"] = draw(rng, (batch, units), dtype)
-    return values
+ACTIVATIONS = st.lists(
+    st.sampled_from(list(reference.ACTIVATIONS)), min_size=2, max_size=2
+)
+each_cell = pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,33 +34,34 @@ def threads_as_before():
     rnn.set_num_threads(before)
 
 
-@settings(max_examples=1000, deadline=None)
-@given(st.integers(0, 2**32 - 1), SIZES, FLAGS, PRESENT, ACTIVATIONS,
-       st.integers(1, 8))
-def test_valid_calls(seed, sizes, flags, present, activations, threads):
-    values = arguments(seed, sizes, np.dtype(np.float64), flags, present)
-    d_outputs, d_state = values.pop("d_outputs"), values.pop("d_state")
-    options = {**flags, **activations}
+@each_cell
+@settings(max_examples=400, deadline=None)
+@given(data=st.data(), seed=st.integers(0, 2**32 - 1), sizes=SIZES, flags=FLAGS,
+       masks=MASKS, activations=ACTIVATIONS, threads=st.integers(1, 8))
+def test_valid_calls(
+    cell, data, seed, sizes, flags, masks, activations, threads
+):
+    absent = data.draw(st.sets(st.sampled_from([*first_states(cell), "bias"])))
+    values = rnn_arguments(
+        cell, seed, *sizes, np.dtype(np.float64), absent=absent, **masks
+    )
+    incoming = drawn_gradients(cell, 9, values)
+    options = {**flags, **cell.activation_options(*activations)}
     rnn.set_num_threads(threads)
-    outputs, state, reserve = rnn.gru(**values, **options, return_reserve=True)
-    incoming = dict(d_outputs=d_outputs, d_state=d_state)
-    d = rnn.gru_grad(**values, **options, **incoming, reserve=reserve)
-    expected_outputs, expected_state = reference.gru(**values, **options)
-    d_expected = reference.gru_grad(**values, **options, **incoming)
+    results, gradients = run(cell, values, incoming, **options)
+    expected, d_expected = oracle(cell, values, incoming, **options)
     # States and gates that nothing bounds reach the gradient with their size.
-    largest = np.max(np.abs(expected_outputs), initial=1.0)
-    for name, actual, expected in (
-        ("outputs", outputs, expected_outputs),
-        ("state", state, expected_state),
-        *((name, getattr(d, name), d_expected[name]) for name in d._fields),
-    ):
-        if expected is None:
-            assert actual is None, name
-            continue
-        assert actual.shape == expected.shape, name
-        tolerance = 1e-12 * largest * np.max(np.abs(expected), initial=largest)
-        difference = np.max(np.abs(actual - expected), initial=0.0)
-        assert difference <= tolerance, name
+    largest = max(
+        np.max(np.abs(value), initial=1.0) for value in expected.values()
+    )
+    assert ("bias" in gradients) == ("bias" not in absent)
+    for actual, wanted in ((results, expected), (gradients, d_expected)):
+        for name, value in actual.items():
+            norm = np.max(np.abs(wanted[name]), initial=largest)
+            np.testing.assert_allclose(
+                value, wanted[name], rtol=0, atol=1e-12 * largest * norm,
+                err_msg=name, strict=True,
+            )
 
 
 def spoil(value, how, axis):
@@ -91,23 +82,22 @@ def spoil(value, how, axis):
     return value.astype(value.dtype.newbyteorder())
 
 
-@settings(max_examples=1000, deadline=None)
+@each_cell
+@settings(max_examples=400, deadline=None)
 @given(
-    st.integers(0, 2**32 - 1), SIZES, FLAGS, PRESENT,
-    st.sampled_from(["float64", "float32", "float16", "bfloat16"]),
-    st.sampled_from([
-        "x", "h0", "kernel", "recurrent_kernel", "bias", "mask",
-        "recurrent_dropout_mask", "d_outputs", "d_state",
-    ]),
-    st.sampled_from(["list", "dtype", "rank", "size", "rows", "bytes"]),
-    st.integers(0, 2),
+    data=st.data(), seed=st.integers(0, 2**32 - 1), sizes=SIZES, flags=FLAGS,
+    masks=MASKS, dtype=st.sampled_from(list(DTYPES)),
+    how=st.sampled_from(["list", "dtype", "rank", "size", "rows", "bytes"]),
+    axis=st.integers(0, 2),
 )
-def test_invalid_calls(seed, sizes, flags, present, dtype, name, how, axis):
+def test_invalid_calls(cell, data, seed, sizes, flags, masks, dtype, how, axis):
     """One bad argument: the error's class, and names of arguments."""
-    values = arguments(seed, sizes, DTYPES[dtype], flags, present)
+    values = rnn_arguments(cell, seed, *sizes, DTYPES[dtype], **masks)
+    values.update(by_argument(cell, drawn_gradients(cell, 9, values)))
+    name = data.draw(st.sampled_from(
+        [name for name, value in values.items() if value is not None]
+    ))
     value = values[name]
-    if value is None:
-        return
     bad = spoil(value, how, axis)
     harmless = (
         # A mask may have any strides, and one row of one element has none.
@@ -117,15 +107,15 @@ def test_invalid_calls(seed, sizes, flags, present, dtype, name, how, axis):
         # Another batch size, number of steps or inputs may fit as well.
         or (how == "size" and name in ("x", "kernel", "recurrent_kernel"))
     )
-    call = {**values, name: bad}
+    call = {**values, name: bad, **cell.options, **flags}
     if harmless:
         try:
-            rnn.gru_grad(**call, **flags)
+            gradient(cell, **call)
         except ValueError as error:
             assert "must have" in str(error)
         return
     expected = TypeError if how in ("list", "dtype", "bytes") else ValueError
     with pytest.raises(expected) as caught:
-        rnn.gru_grad(**call, **flags)
+        gradient(cell, **call)
     # A bad x may show as another argument that does not fit it.
     assert name in str(caught.value) or name == "x", str(caught.value)

@@ -7,75 +7,93 @@ import threading
 import numpy as np
 import pytest
 from bounds_rnn import BoundedRnn
-from helpers import DTYPES, gru_arguments, run_python
-from helpers_reference import CASES
+from helpers import DTYPES, first_states, rnn_arguments, run_python
+from helpers_rnn import CELLS
 
 import fused_rnn.numpy as rnn
-from fused_rnn import reference
+
+each_cell = pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
 
 
-def sample(batch, steps, inputs, units, dtype, reset_after, bias=True):
-    """x, the weights, h0."""
-    values = gru_arguments(
-        1, batch, steps, inputs, units, dtype, reset_after=reset_after,
-        bias=bias,
+def stream_class(cell):
+    return getattr(rnn, f"{cell.keras}Stream")
+
+
+def sample(cell, batch, steps, inputs, units, dtype, bias=True):
+    """x, the weights, the first states."""
+    values = rnn_arguments(
+        cell, 1, batch, steps, inputs, units, dtype,
+        absent=() if bias else ["bias"],
     )
-    weights = {
-        name: values[name] for name in ("kernel", "recurrent_kernel", "bias")
+    return (
+        values["x"],
+        {n: values[n] for n in ("kernel", "recurrent_kernel", "bias")},
+        {name: values[name] for name in first_states(cell)},
+    )
+
+
+def states(cell, stream):
+    """Copies, as the oracle names what a step starts from."""
+    names = ("state", "cell_state")
+    return {
+        state: getattr(stream, name).copy()
+        for state, name in zip(first_states(cell), names)
     }
-    return values["x"], weights, values["h0"]
 
 
-@pytest.mark.parametrize("reset_after", [True, False])
+@each_cell
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [
     (1, 1, 1), (1, 40, 64), (3, 17, 33), (1, 0, 5), (17, 8, 48), (2, 5, 259),
 ])
-def test_oracle(shape, dtype, reset_after):
-    """Each step from the state that the one before left."""
+def test_oracle(shape, dtype, cell, isas):
+    """Each step from the states that the one before left."""
     batch, inputs, units = shape
-    x, weights, h0 = sample(
-        batch, 4, inputs, units, DTYPES[dtype], reset_after
-    )
-    stream = rnn.GRUStream(**weights, reset_after=reset_after, batch=batch)
-    stream.reset(h0)
-    for isa in (rnn.active_isa(), rnn.supported_isas()[0], rnn.active_isa()):
+    x, weights, first = sample(cell, batch, 2, inputs, units, DTYPES[dtype])
+    stream = stream_class(cell)(**weights, batch=batch, **cell.options)
+    stream.reset(**first)
+    for isa in (*isas, *isas):
         rnn.select_isa(isa)
-        for t in range(4):
-            before = stream.state.copy()
+        for t in range(2):
+            before = states(cell, stream)
             step = x[:, t:t + 1]
-            _, expected = reference.gru(
-                step, before, **weights, reset_after=reset_after
+            _, *expected = cell.sequence(
+                step, **before, **weights, **cell.options
             )
             state = stream.step(x[:, t])
-            bounds = BoundedRnn(
-                CASES["gru_after" if reset_after else "gru_before"],
-                DTYPES[dtype], step, before, **weights,
-            )
-            bounds.states["h"].check(state, expected, f"{isa} {t}")
+            assert state is stream.state
+            bounds = BoundedRnn(cell, DTYPES[dtype], step, **before, **weights)
+            after = states(cell, stream).values()
+            for name, actual, value in zip(cell.states, after, expected):
+                bounds.states[name].check(actual, value, f"{isa} {t} {name}")
 
 
+@each_cell
 @pytest.mark.parametrize("activation", ["relu", "softsign"])
-def test_options_and_absent_arguments(activation):
-    x, weights, _ = sample(1, 5, 3, 7, np.float64, True, bias=False)
+def test_options_and_absent_arguments(activation, cell):
+    x, weights, _ = sample(cell, 1, 5, 3, 7, np.float64, bias=False)
     options = dict(
-        activation=activation, recurrent_activation="hard_sigmoid"
+        **cell.options,
+        **cell.activation_options(activation, "hard_sigmoid"),
     )
-    stream = rnn.GRUStream(
+    stream = stream_class(cell)(
         weights["kernel"], weights["recurrent_kernel"], **options
     )
-    _, expected = reference.gru(x, None, **weights, reset_after=True, **options)
+    zeros = dict.fromkeys(first_states(cell))
+    _, *expected = cell.sequence(x, **zeros, **weights, **options)
     for x_t in x[0]:  # [I] will do for one row.
         state = stream.step(x_t)
-    np.testing.assert_allclose(state, expected, rtol=0, atol=1e-14)
+    for actual, value in zip(states(cell, stream).values(), expected):
+        np.testing.assert_allclose(actual, value, rtol=0, atol=1e-14)
     assert state is stream.state and state.shape == (1, 7)
     stream.reset()
-    assert not state.any()
+    assert not any(value.any() for value in states(cell, stream).values())
 
 
-def test_weights_are_its_own():
-    x, weights, _ = sample(1, 2, 3, 17, np.float32, True)
-    stream = rnn.GRUStream(**weights)
+@each_cell
+def test_weights_are_its_own(cell):
+    x, weights, _ = sample(cell, 1, 2, 3, 17, np.float32)
+    stream = stream_class(cell)(**weights, **cell.options)
     expected = stream.step(x[:, 0]).copy()
     stream.reset()
     for value in weights.values():
@@ -84,25 +102,26 @@ def test_weights_are_its_own():
     np.testing.assert_array_equal(stream.step(x[:, 0]), expected)
 
 
-def test_number_of_threads_may_change():
-    x, weights, _ = sample(4, 6, 64, 512, np.float32, True)
-    threads = rnn.get_num_threads()
-    states = []
-    try:
-        for counts in ([1] * 6, [4] * 6, [1, 2, 8, 1, 4, 2]):
-            stream = rnn.GRUStream(**weights, batch=4)
-            for t, count in enumerate(counts):
-                rnn.set_num_threads(count)
-                state = stream.step(x[:, t])
-            states.append(state.tobytes())
-    finally:
-        rnn.set_num_threads(threads)
-    assert states[0] == states[1] == states[2]
+@each_cell
+def test_number_of_threads_may_change(cell, threads):
+    x, weights, _ = sample(cell, 4, 6, 64, 512, np.float32)
+    left = []
+    for counts in ([1] * 6, [4] * 6, [1, 2, 8, 1, 4, 2]):
+        stream = stream_class(cell)(**weights, batch=4, **cell.options)
+        for t, count in enumerate(counts):
+            threads(count)
+            stream.step(x[:, t])
+        left.append(
+            [value.tobytes() for value in states(cell, stream).values()]
+        )
+    assert left[0] == left[1] == left[2]
 
 
-def test_refused_arguments():
-    x, weights, h0 = sample(2, 1, 3, 5, np.float32, True)
-    stream = rnn.GRUStream(**weights, batch=2)
+@each_cell
+def test_refused_arguments(cell):
+    x, weights, first = sample(cell, 2, 1, 3, 5, np.float32)
+    make = stream_class(cell)
+    stream = make(**weights, batch=2, **cell.options)
     for bad, error, words in (
         (x, ValueError, r"x_t .*\[2, 3\], got \[2, 1, 3\]"),
         (x[0, 0], ValueError, r"x_t .*\[2, 3\], got \[3\]"),
@@ -111,21 +130,31 @@ def test_refused_arguments():
     ):
         with pytest.raises(error, match=words):
             stream.step(bad)
-    with pytest.raises(ValueError, match=r"h0 .*\[2, 5\], got \[1, 5\]"):
-        stream.reset(h0[:1])
+    for name, value in first.items():
+        with pytest.raises(ValueError, match=rf"{name} .*\[2, 5\], got \[1, 5"):
+            stream.reset(**{**first, name: value[:1]})
     with pytest.raises(ValueError, match="batch must not be negative, got -1"):
-        rnn.GRUStream(**weights, batch=-1)
-    with pytest.raises(ValueError, match=r"bias .*\[15\], got \[2, 15\]"):
-        rnn.GRUStream(**weights, reset_after=False)
+        make(**weights, batch=-1, **cell.options)
+    wrong = {**weights, "bias": np.ones(4, np.float32)}
+    with pytest.raises(ValueError, match=r"bias must have shape .*got \[4\]"):
+        make(**wrong, **cell.options)
     with pytest.raises(ValueError, match="activation must be one of"):
-        rnn.GRUStream(**weights, activation="gelu")
-    assert not stream.state.any()
+        make(**weights, **cell.options, activation="gelu")
+    # A call that was refused has changed nothing.
+    assert not any(value.any() for value in states(cell, stream).values())
 
 
-def test_two_threads_in_one_stream():
+def test_streams_with_one_state_take_no_other():
+    with pytest.raises(TypeError, match="c0"):
+        rnn.GRUStream(np.ones((3, 12)), np.ones((4, 12))).reset(c0=None)
+    assert not hasattr(rnn.SimpleRNNStream, "cell_state")
+
+
+@each_cell
+def test_two_threads_in_one_stream(cell):
     """One gets an error, never a torn state."""
-    x, weights, _ = sample(64, 1, 64, 512, np.float32, True)
-    stream = rnn.GRUStream(**weights, batch=64)
+    x, weights, _ = sample(cell, 64, 1, 64, 512, np.float32)
+    stream = stream_class(cell)(**weights, batch=64, **cell.options)
     steps, errors = [], []
 
     def call():
@@ -141,8 +170,9 @@ def test_two_threads_in_one_stream():
         caller.start()
     for caller in callers:
         caller.join()
-    assert all("another thread" in error for error in errors)
-    alone = rnn.GRUStream(**weights, batch=64)
+    words = f"another thread is inside this {cell.keras}Stream"
+    assert all(words in error for error in errors)
+    alone = stream_class(cell)(**weights, batch=64, **cell.options)
     for _ in steps:
         alone.step(x[:, 0])
     assert alone.state.tobytes() == stream.state.tobytes()
@@ -185,28 +215,33 @@ def counting(tmp_path_factory):
     return library
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4])
-def test_a_step_allocates_nothing(counting, threads):
+@pytest.mark.parametrize("count", [1, 2, 4])
+@each_cell
+def test_a_step_allocates_nothing(counting, count, cell):
     counted = run_python(
         """
-        import ctypes, sys
+        import ast, ctypes, sys
         import numpy as np, fused_rnn.numpy as rnn
-        rnn.set_num_threads(int(sys.argv[1]))
+        name, options, columns, threads = sys.argv[1:]
+        rnn.set_num_threads(int(threads))
         # Enough for several threads.
-        stream = rnn.GRUStream(
-            np.ones((40, 1536), np.float32), np.ones((512, 1536), np.float32))
+        stream = getattr(rnn, name)(
+            np.ones((40, int(columns)), np.float32),
+            np.ones((1024, int(columns)), np.float32),
+            **ast.literal_eval(options))
         x = np.ones(40, np.float32)
         allocations = ctypes.c_long.in_dll(ctypes.CDLL(None), "allocations")
         assert allocations.value > 0
         step = stream.step
-        step(x)
         before = allocations.value
-        for _ in range(1000):
+        for _ in range(300):
             step(x)
         print(allocations.value - before)
         """,
-        threads, LD_PRELOAD=counting, FUSED_RNN_NO_TENSORFLOW=1,
+        stream_class(cell).__name__, cell.options, 1024 * cell.gates, count,
+        LD_PRELOAD=counting, FUSED_RNN_NO_TENSORFLOW=1,
     )
     # The loop itself and reading the counter may ask for a few bytes once, and
-    # so may a team while a thread of the step before is on its way out.
+    # so may the first team, or one made while a thread of the step before is on
+    # its way out.
     assert int(counted) < 10

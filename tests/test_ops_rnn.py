@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from bounds_rnn import BoundedRnn
+from checks_rnn import check_activation, check_options, check_shape
 from helpers import DTYPES, SEQUENCE_SHAPES, first_states, rnn_arguments
 from helpers_rnn import (
     CELLS,
@@ -22,62 +22,19 @@ from fused_rnn import _library, reference
 
 _ops = _library.load()
 
-FLAGS = ("go_backwards", "time_major", "zero_output_for_mask")
-
 each_cell = pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
-
-
-def time_major(array):
-    return np.swapaxes(array, 0, 1)
-
-
-def check_float64(cell, values, *, flags, **options):
-    """Values and all gradients to 1e-12 of the largest value, or of 1."""
-    incoming = drawn_gradients(cell, 9, values)
-    same = {
-        name: flags[name] for name in ("go_backwards", "zero_output_for_mask")
-    }
-    expected, d_expected = oracle(cell, values, incoming, **options, **same)
-    turned = dict(values)
-    swap = time_major if flags["time_major"] else np.asarray
-    turned["x"] = swap(values["x"])
-    incoming[0] = swap(incoming[0])
-    results, gradients = run(cell, turned, incoming, **options, **flags)
-    gradients["x"] = swap(gradients["x"])
-    results["outputs"] = swap(results["outputs"])
-    # A state and its gradient may have one name.
-    for actual, wanted in ((results, expected), (gradients, d_expected)):
-        for name, value in actual.items():
-            assert value.shape == wanted[name].shape, name
-            largest = np.max(np.abs(wanted[name]), initial=1.0)
-            np.testing.assert_allclose(
-                value, wanted[name], rtol=0, atol=1e-12 * largest, err_msg=name
-            )
 
 
 @each_cell
 @pytest.mark.parametrize("mask", [True, False])
 def test_oracle_options(mask, cell):
-    """Each combination of layouts and of arguments that may be absent."""
-    optional = (*first_states(cell), "bias")
-    choices = [[False, True]] * (len(optional) + len(FLAGS))
-    for dropout, *on in itertools.product([False, True, "shared"], *choices):
-        values = rnn_arguments(
-            cell, 0, 3, 4, 2, 5, np.float64, mask=mask, dropout=dropout,
-            absent=[name for name, off in zip(optional, on) if off],
-        )
-        flags = dict(zip(FLAGS, on[len(optional) :]))
-        check_float64(cell, values, flags=flags)
+    check_options(run, cell, mask)
 
 
 @each_cell
 @pytest.mark.parametrize("name", reference.ACTIVATIONS)
 def test_oracle_activations(name, cell):
-    values = rnn_arguments(cell, 1, 9, 4, 3, 18, np.float64, mask=True)
-    for which in cell.activations:
-        check_float64(
-            cell, values, flags=dict.fromkeys(FLAGS, False), **{which: name}
-        )
+    check_activation(run, cell, name)
 
 
 @each_cell
@@ -86,28 +43,7 @@ def test_oracle_activations(name, cell):
 def test_oracle_shapes(shape, dtype, cell):
     # Masks and dropout on every other shape: all paths, half the time.
     extra = list(SEQUENCE_SHAPES).index(shape) % 2 == 1
-    values = rnn_arguments(
-        cell, 2, *SEQUENCE_SHAPES[shape], DTYPES[dtype], mask=extra,
-        dropout=extra,
-    )
-    incoming = drawn_gradients(cell, 3, values)
-    bounds = BoundedRnn(cell, DTYPES[dtype], **values)
-    d_bounds = bounds.gradients(*incoming)
-    expected, d_expected = oracle(cell, values, incoming)
-    results, gradients = run(cell, values, incoming)
-    outputs = results.pop("outputs")
-    assert outputs.shape == expected["outputs"].shape
-    assert outputs.dtype == DTYPES[dtype]
-    for t, bound in enumerate(bounds.outputs):
-        bound.check(outputs[:, t], expected["outputs"][:, t], f"outputs {t}")
-    for name, state in results.items():
-        bounds.states[name].check(state, expected[name], name)
-    for name, gradient in gradients.items():
-        if name in d_bounds:
-            d_bounds[name].check(gradient, d_expected[name], name)
-        else:  # No step, no gradient.
-            assert values["x"].shape[1] == 0
-            np.testing.assert_array_equal(gradient, np.zeros_like(values[name]))
+    check_shape([run], cell, shape, DTYPES[dtype], extra)
 
 
 @pytest.mark.parametrize("reset_after, go_backwards, bias, expected", [

@@ -10,6 +10,7 @@
 #include "core/rnn.h"
 #include "core/parallel.h"
 #include "core/thread_pool.h"
+#include "python/rnn_layout.h"
 
 namespace fused_rnn {
 namespace python {
@@ -48,7 +49,6 @@ void* scratch(std::size_t bytes);
 // ValueError if the environment names an instruction set that is not there.
 void require_valid_isa();
 
-
 // Takes the GIL back after PyEval_SaveThread. While the interpreter ends,
 // Python answers that by ending the thread, which would unwind through objects
 // that must not be touched without the GIL: sleep instead, until the process is
@@ -68,11 +68,26 @@ void without_gil(Body body) {
   take_gil(state);
 }
 
+// The same, with the threads that were asked for.
+template <class Body>
+void with_threads(Body body) {
+  without_gil([&] {
+    const CallThreads threads;
+    body(threads.threads());
+  });
+}
+
 // Runs a function of the core, such as rnn_forward<float>, on its arguments.
 template <class G>
 void run(void (*function)(const G&, const Threads&, void*), const G& call,
          const Threads& threads) {
   function(call, threads, scratch(workspace_bytes(call, threads)));
+}
+template <class T>
+void run(const GradientCalls<T>& calls, const Threads& threads) {
+  run(&rnn_backward<T>, calls.back, threads);
+  run(&rnn_input_gradient<T>, calls.to_x, threads);
+  run(&rnn_weight_gradient<T>, calls.to_weights, threads);
 }
 
 }  // namespace python

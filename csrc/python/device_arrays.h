@@ -24,6 +24,7 @@ class DeviceArray {
   DeviceArray(const char* name, py::handle value, Index item);
 
   explicit operator bool() const { return present_; }
+  int rank() const { return rank_; }
   Index size(int axis) const { return shape_[axis]; }
   // In elements; 0 along axes of one element, whose stride means nothing.
   Index stride(int axis) const { return stride_[axis]; }

@@ -7,8 +7,8 @@
 #include "core/thread_pool.h"
 #include "python/call.h"
 #include "python/functions.h"
-#include "python/gru_cuda.h"
-#include "python/gru_stream.h"
+#include "python/rnn_cuda.h"
+#include "python/rnn_stream.h"
 
 namespace fused_rnn {
 namespace python {
@@ -38,6 +38,25 @@ double reads(std::size_t bytes, int threads, double seconds) {
   return probe_reads(bytes, threads, seconds);
 }
 
+// Adds a function over sequences, of one cell.
+template <class... More>
+void def_sequence(py::module_& m, const char* name, Cell cell,
+                  py::tuple (*function)(const GivenArguments&, More...)) {
+  m.def(name, [cell, function](
+                  py::handle x, py::handle h0, py::handle c0, py::handle kernel,
+                  py::handle recurrent_kernel, py::handle bias,
+                  bool reset_after, py::handle mask, bool go_backwards,
+                  bool time_major, bool zero_output_for_mask,
+                  py::handle activation, py::handle recurrent_activation,
+                  py::handle dropout, More... more) {
+    return function({cell, x, h0, c0, kernel, recurrent_kernel, bias,
+                     reset_after, mask, go_backwards, time_major,
+                     zero_output_for_mask, activation, recurrent_activation,
+                     dropout},
+                    more...);
+  });
+}
+
 PYBIND11_MODULE(_core, m) {
   m.def("compiled_isas", &compiled_isas);
   m.def("supported_isas", &supported_isas);
@@ -52,10 +71,16 @@ PYBIND11_MODULE(_core, m) {
         py::arg("seconds"));
   m.def("gru_block_cell", &gru_block_cell);
   m.def("gru_block_cell_grad", &gru_block_cell_grad);
-  m.def("gru", &gru);
-  m.def("gru_grad", &gru_grad);
-  bind_gru_stream(m);
-  bind_gru_cuda(m);
+  m.def("lstm_block_cell", &lstm_block_cell);
+  m.def("lstm_block_cell_grad", &lstm_block_cell_grad);
+  def_sequence(m, "gru", Cell::kGru, &rnn);
+  def_sequence(m, "gru_grad", Cell::kGru, &rnn_grad);
+  def_sequence(m, "lstm", Cell::kLstm, &rnn);
+  def_sequence(m, "lstm_grad", Cell::kLstm, &rnn_grad);
+  def_sequence(m, "simple_rnn", Cell::kSimpleRnn, &rnn);
+  def_sequence(m, "simple_rnn_grad", Cell::kSimpleRnn, &rnn_grad);
+  bind_streams(m);
+  bind_rnn_cuda(m);
 }
 
 }  // namespace

@@ -17,7 +17,10 @@ from __future__ import annotations
 
 from fused_rnn import _core
 
-__all__ = ["available", "describe", "gru", "gru_grad"]
+__all__ = [
+    "available", "describe", "gru", "gru_grad", "lstm", "lstm_grad",
+    "simple_rnn", "simple_rnn_grad",
+]
 
 
 def describe() -> str:
@@ -84,3 +87,88 @@ def gru_grad(
     Returns, Raises: as ``gru``.
     """
     return _core.cuda_gru_grad(dict(locals()))
+
+
+def lstm(
+    x, h0, c0, kernel, recurrent_kernel, bias=None, *, dtype: str, outputs=None,
+    state=None, cell_state=None, reserve=None, cell_states=None, workspace=None,
+    stream: int = 0, tf32: bool = False, mask=None, go_backwards: bool = False,
+    time_major: bool = False, zero_output_for_mask: bool = False,
+    activation: str = "tanh", recurrent_activation: str = "sigmoid",
+    recurrent_dropout_mask=None,
+) -> int:
+    """A long short-term memory over a whole sequence, as ``numpy.lstm``.
+
+    Args:
+      outputs: as in ``gru``.
+      state, cell_state: [B, H], written; may be h0 and c0; None: not wanted.
+      reserve: [T, B, 4H], and cell_states: [T, B, H], what ``lstm_grad`` needs,
+        written; None: not wanted.
+      dtype, workspace, stream, tf32, mask: as in ``gru``; the others: as in
+        ``numpy.lstm``.
+
+    Returns, Raises: as ``gru``.
+    """
+    return _core.cuda_lstm(dict(locals()))
+
+
+def lstm_grad(
+    x, h0, c0, kernel, recurrent_kernel, bias=None, *, dtype: str, outputs,
+    reserve, cell_states, d_gates, d_outputs=None, d_state=None,
+    d_cell_state=None, d_x=None, d_h0=None, d_c0=None, d_kernel=None,
+    d_recurrent_kernel=None, d_bias=None, workspace=None, stream: int = 0,
+    tf32: bool = False, mask=None, go_backwards: bool = False,
+    time_major: bool = False, zero_output_for_mask: bool = False,
+    activation: str = "tanh", recurrent_activation: str = "sigmoid",
+    recurrent_dropout_mask=None,
+) -> int:
+    """The gradient of ``lstm``.
+
+    Args:
+      outputs, reserve, cell_states: what ``lstm`` wrote.
+      d_outputs, d_state, d_cell_state: gradients that arrive; None for none.
+      d_c0: as d_h0 in ``gru_grad``.
+      the others: as in ``gru_grad``, or as given to ``lstm``.
+
+    Returns, Raises: as ``gru``.
+    """
+    return _core.cuda_lstm_grad(dict(locals()))
+
+
+def simple_rnn(
+    x, h0, kernel, recurrent_kernel, bias=None, *, dtype: str, outputs=None,
+    state=None, workspace=None, stream: int = 0, tf32: bool = False, mask=None,
+    go_backwards: bool = False, time_major: bool = False,
+    zero_output_for_mask: bool = False, activation: str = "tanh",
+    recurrent_dropout_mask=None,
+) -> int:
+    """A simple recurrent network over a whole sequence, as
+    ``numpy.simple_rnn``.
+
+    Args:
+      the same as of ``gru``, but for the reserve: ``simple_rnn_grad`` needs the
+        outputs alone.
+
+    Returns, Raises: as ``gru``.
+    """
+    return _core.cuda_simple_rnn(dict(locals()))
+
+
+def simple_rnn_grad(
+    x, h0, kernel, recurrent_kernel, bias=None, *, dtype: str, outputs, d_gates,
+    d_outputs=None, d_state=None, d_x=None, d_h0=None, d_kernel=None,
+    d_recurrent_kernel=None, d_bias=None, workspace=None, stream: int = 0,
+    tf32: bool = False, mask=None, go_backwards: bool = False,
+    time_major: bool = False, zero_output_for_mask: bool = False,
+    activation: str = "tanh", recurrent_dropout_mask=None,
+) -> int:
+    """The gradient of ``simple_rnn``.
+
+    Args:
+      outputs: what ``simple_rnn`` wrote.
+      d_gates: [T, B, H], written.
+      the others: as in ``gru_grad``, or as given to ``simple_rnn``.
+
+    Returns, Raises: as ``gru``.
+    """
+    return _core.cuda_simple_rnn_grad(dict(locals()))

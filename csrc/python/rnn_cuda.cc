@@ -1,5 +1,5 @@
 // A sequence on a GPU, forward and backward, on memory that the caller brings.
-#include "python/gru_cuda.h"
+#include "python/rnn_cuda.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -10,14 +10,11 @@
 #include "python/arrays.h"
 #include "python/call.h"
 #include "python/device_arrays.h"
-#include "python/gru_arguments.h"
+#include "python/rnn_arguments.h"
 
 namespace fused_rnn {
 namespace python {
 namespace {
-
-// As in gru_sequence.cc: reset before keeps r in the slot of gh_c.
-constexpr int kKeptReset = kRecurrentCandidate;
 
 DType dtype_named(const std::string& name) {
   if (name == "float32") return DType::kFloat32;
@@ -52,15 +49,18 @@ struct Arguments {
   RnnShape shape;
   RnnOptions options;
   bool go_backwards, time_major;
-  DeviceArray x, h0, kernel, recurrent_kernel, bias, mask, dropout, outputs,
-      reserve, workspace;
+  DeviceArray x, h0, c0, kernel, recurrent_kernel, bias, mask, dropout, outputs,
+      reserve, cell_states, workspace;
 
+  // Not every cell has each of them.
   DeviceArray array(const char* name) const {
-    return DeviceArray(name, given[name], item);
+    return DeviceArray(
+        name, given.contains(name) ? py::object(given[name]) : py::none(),
+        item);
   }
   bool flag(const char* name) const { return given[name].cast<bool>(); }
 
-  explicit Arguments(const py::dict& arguments)
+  Arguments(Cell cell, const py::dict& arguments)
       : given(arguments),
         dtype(dtype_named(given["dtype"].cast<std::string>())),
         item(item_of(dtype)),
@@ -68,6 +68,7 @@ struct Arguments {
         time_major(flag("time_major")),
         x(array("x")),
         h0(array("h0")),
+        c0(array("c0")),
         kernel(array("kernel")),
         recurrent_kernel(array("recurrent_kernel")),
         bias(array("bias")),
@@ -75,49 +76,58 @@ struct Arguments {
         dropout(array("recurrent_dropout_mask")),
         outputs(array("outputs")),
         reserve(array("reserve")),
+        cell_states(array("cell_states")),
         workspace("workspace", given["workspace"], 1) {
-    options.reset_after = flag("reset_after");
+    options.cell = cell;
+    options.reset_after = cell == Cell::kGru && flag("reset_after");
     options.zero_output_for_mask = flag("zero_output_for_mask");
     options.activation = parse_activation("activation", given["activation"]);
-    options.recurrent_activation =
-        parse_activation("recurrent_activation", given["recurrent_activation"]);
+    if (cell != Cell::kSimpleRnn)
+      options.recurrent_activation = parse_activation(
+          "recurrent_activation", given["recurrent_activation"]);
+    const GateWords& words = gate_words(options);
     x.require_rank(3, x_words());
-    recurrent_kernel.require_rank(2, "[units, 3 * units]");
-    kernel.require_rank(2, "[input size, 3 * units]");
+    recurrent_kernel.require_rank(2, words.recurrent_kernel);
+    kernel.require_rank(2, words.kernel);
     shape.steps = x.size(time_major ? 0 : 1);
     shape.batch = x.size(time_major ? 1 : 0);
     shape.inputs = x.size(2);
     shape.units = recurrent_kernel.size(0);
-    const Index columns = kGruGates * shape.units;
-    kernel.require_shape("[input size, 3 * units]", {shape.inputs, columns});
-    recurrent_kernel.require_shape("[units, 3 * units]",
-                                   {shape.units, columns});
-    require_bias(bias);
+    require_weights(kernel, recurrent_kernel, bias);
     require_state(h0);
+    require_state(c0);
     require_states(outputs);
     mask.require_shape("[batch size, steps]", {shape.batch, shape.steps});
-    dropout.require_shape("[3, batch size, units]",
-                          {kGruGates, shape.batch, shape.units});
+    require_dropout(dropout, options, shape);
     require_gates(reserve);
+    cell_states.require_shape("[steps, batch size, units]",
+                              {shape.steps, shape.batch, shape.units});
   }
 
   const char* x_words() const {
     return time_major ? "[steps, batch size, input size]"
                       : "[batch size, steps, input size]";
   }
-  void require_bias(const DeviceArray& a) const {
-    const Index columns = kGruGates * shape.units;
-    if (options.reset_after)
-      a.require_shape("[2, 3 * units] with reset_after", {2, columns});
+  void require_weights(const DeviceArray& its_kernel,
+                       const DeviceArray& its_recurrent_kernel,
+                       const DeviceArray& its_bias) const {
+    const GateWords& words = gate_words(options);
+    const Index columns = gate_columns(options, shape.units);
+    its_kernel.require_shape(words.kernel, {shape.inputs, columns});
+    its_recurrent_kernel.require_shape(words.recurrent_kernel,
+                                       {shape.units, columns});
+    if (resets_after(options))
+      its_bias.require_shape(words.bias, {2, columns});
     else
-      a.require_shape("[3 * units] without reset_after", {columns});
+      its_bias.require_shape(words.bias, {columns});
   }
   void require_state(const DeviceArray& a) const {
     a.require_shape("[batch size, units]", {shape.batch, shape.units});
   }
   void require_gates(const DeviceArray& a) const {
-    a.require_shape("[steps, batch size, 4 * units]",
-                    {shape.steps, shape.batch, kGruReserve * shape.units});
+    a.require_shape(
+        gate_words(options).gates,
+        {shape.steps, shape.batch, slot_count(options) * shape.units});
   }
   void require_sequence(const DeviceArray& a, const char* words,
                         Index width) const {
@@ -141,44 +151,23 @@ struct Arguments {
   Steps in_x_order(Steps s) const {
     return go_backwards ? reversed(s, shape.steps) : s;
   }
-  // A gate's part of [T, B, 4H].
+  // What is kept for the gradient is time-major.
   template <class T>
-  Sequence<T> slot(const DeviceArray& a, int index) const {
-    Sequence<T> s = a.sequence<T>(0, 1);
-    if (s) s.data += index * shape.units;
-    return s;
+  Sequence<T> kept_view(const DeviceArray& a) const {
+    return a.sequence<T>(0, 1);
   }
-  int reserve_slot(int gate) const {
-    return gate == kReset && !options.reset_after ? kKeptReset : gate;
-  }
-  int gates() const { return options.reset_after ? kGruReserve : kGruGates; }
-
-  template <class T>
-  RnnWeights<T> weights() const {
-    RnnWeights<T> w;
-    for (int g = 0; g < kGruGates; ++g) {
-      w.kernel[g] = kernel.rows<const T>();
-      w.kernel[g].data += g * shape.units;
-      w.recurrent[g] = recurrent_kernel.rows<const T>();
-      w.recurrent[g].data += g * shape.units;
-      if (!bias) continue;
-      w.bias[g] = bias.data<const T>() + g * shape.units;
-      if (options.reset_after)
-        w.recurrent_bias[g] = w.bias[g] + bias.stride(0);
-    }
-    return w;
-  }
-  // What the calls have in common.
-  template <class T, class G>
-  void set_common(G& g) const {
-    g.shape = shape;
-    g.options = options;
-    g.h0 = h0.rows<const T>();
-    g.mask = mask_view();
-    for (int gate = 0; dropout && gate < kGruGates; ++gate)
-      g.recurrent_dropout[gate] = {
-          dropout.data<const T>() + gate * dropout.stride(0),
-          dropout.stride(1)};
+  // What RnnForward and RnnBackward have in common.
+  template <class T, class Call>
+  void set_common(Call& call) const {
+    call.shape = shape;
+    call.options = options;
+    call.weights = weight_views<T>(options, shape.units, kernel.rows<const T>(),
+                                   recurrent_kernel.rows<const T>(),
+                                   bias.rows<const T>());
+    call.h0 = h0.rows<const T>();
+    call.c0 = c0.rows<const T>();
+    call.mask = mask_view();
+    set_dropout<T>(dropout, call);
   }
   Mask mask_view() const {
     if (!mask) return {};
@@ -216,93 +205,77 @@ struct Arguments {
   }
 };
 
-std::size_t cuda_gru(const py::dict& given) {
-  const Arguments a(given);
+std::size_t cuda_rnn(Cell cell, const py::dict& given) {
+  const Arguments a(cell, given);
   const DeviceArray state = a.array("state");
+  const DeviceArray cell_state = a.array("cell_state");
   a.require_state(state);
+  a.require_state(cell_state);
   std::size_t bytes = 0;
   with_type(a.dtype, [&](auto zero) {
     using T = decltype(zero);
     RnnForward<T> call;
     a.set_common<T>(call);
     call.x = a.in_x_order(a.view<const T>(a.x));
-    call.weights = a.weights<T>();
     call.outputs = a.view<T>(a.outputs);
     call.state = state.rows<T>();
-    for (int g = 0; g < a.gates(); ++g)
-      call.reserve[g] = a.slot<T>(a.reserve, a.reserve_slot(g));
+    call.cell_state = cell_state.rows<T>();
+    for (int gate = 0; gate < kept_gates(a.options); ++gate)
+      call.reserve[gate] = slot(a.kept_view<T>(a.reserve), a.shape.units,
+                                reserve_slot(a.options, gate));
+    call.reserve[kCellState] = a.kept_view<T>(a.cell_states);
     bytes = a.run(call);
   });
   return bytes;
 }
 
-std::size_t cuda_gru_grad(const py::dict& given) {
-  const Arguments a(given);
-  const RnnShape& shape = a.shape;
-  const Index columns = kGruGates * shape.units;
+std::size_t cuda_rnn_grad(Cell cell, const py::dict& given) {
+  const Arguments a(cell, given);
   const DeviceArray d_outputs = a.array("d_outputs");
   const DeviceArray d_state = a.array("d_state");
+  const DeviceArray d_cell_state = a.array("d_cell_state");
   const DeviceArray d_gates = a.array("d_gates");
   const DeviceArray d_x = a.array("d_x");
   const DeviceArray d_h0 = a.array("d_h0");
+  const DeviceArray d_c0 = a.array("d_c0");
   const DeviceArray d_kernel = a.array("d_kernel");
   const DeviceArray d_recurrent = a.array("d_recurrent_kernel");
   const DeviceArray d_bias = a.array("d_bias");
   a.outputs.require_rank(3, "that of the forward pass");
-  a.reserve.require_rank(3, "that of the forward pass");
-  d_gates.require_rank(3, "[steps, batch size, 4 * units]");
+  if (kept_gates(a.options) > 0)
+    a.reserve.require_rank(3, "that of the forward pass");
+  if (has_cell_state(a.options))
+    a.cell_states.require_rank(3, "that of the forward pass");
+  d_gates.require_rank(3, gate_words(a.options).gates);
   a.require_gates(d_gates);
   a.require_states(d_outputs);
   a.require_state(d_state);
-  a.require_sequence(d_x, a.x_words(), shape.inputs);
+  a.require_sequence(d_x, a.x_words(), a.shape.inputs);
+  a.require_state(d_cell_state);
   a.require_state(d_h0);
-  d_kernel.require_shape("[input size, 3 * units]", {shape.inputs, columns});
-  d_recurrent.require_shape("[units, 3 * units]", {shape.units, columns});
-  a.require_bias(d_bias);
+  a.require_state(d_c0);
+  a.require_weights(d_kernel, d_recurrent, d_bias);
   std::size_t bytes = 0;
   with_type(a.dtype, [&](auto zero) {
     using T = decltype(zero);
-    RnnBackward<T> back;
-    a.set_common<T>(back);
-    back.weights = a.weights<T>();
-    back.outputs = a.view<const T>(a.outputs);
-    back.d_outputs = a.view<const T>(d_outputs);
-    back.d_state = d_state.rows<const T>();
-    back.d_h0 = d_h0.rows<T>();
-    RnnInputGradient<T> to_x;
-    to_x.shape = shape;
-    to_x.weights = back.weights;
-    to_x.mask = back.mask;
-    to_x.d_x = a.in_x_order(a.view<T>(d_x));
-    RnnWeightGradient<T> to_weights;
-    a.set_common<T>(to_weights);
-    to_weights.x = a.in_x_order(a.view<const T>(a.x));
-    to_weights.outputs = back.outputs;
-    if (!a.options.reset_after)
-      to_weights.reset = a.slot<const T>(a.reserve, kKeptReset);
-    for (int g = 0; g < a.gates(); ++g) {
-      back.reserve[g] = a.slot<const T>(a.reserve, a.reserve_slot(g));
-      back.d_gates[g] = a.slot<T>(d_gates, g);
-      to_weights.d_gates[g] = a.slot<const T>(d_gates, g);
-    }
-    for (int g = 0; g < kGruGates; ++g) {
-      const Index column = g * shape.units;
-      to_x.d_gates[g] = to_weights.d_gates[g];
-      if (d_kernel) {
-        to_weights.d_kernel[g] = d_kernel.rows<T>();
-        to_weights.d_kernel[g].data += column;
-      }
-      if (d_recurrent) {
-        to_weights.d_recurrent[g] = d_recurrent.rows<T>();
-        to_weights.d_recurrent[g].data += column;
-      }
-      if (!d_bias) continue;
-      to_weights.d_bias[g] = d_bias.data<T>() + column;
-      if (a.options.reset_after)
-        to_weights.d_recurrent_bias[g] =
-            to_weights.d_bias[g] + d_bias.stride(0);
-    }
-    bytes = d_x ? a.run(back, to_x, to_weights) : a.run(back, to_weights);
+    GradientCalls<T> calls;
+    RnnBackward<T>& call = calls.back;
+    a.set_common<T>(call);
+    call.outputs = a.view<const T>(a.outputs);
+    call.reserve[kCellState] = a.kept_view<const T>(a.cell_states);
+    calls.set_gates(a.kept_view<const T>(a.reserve), a.kept_view<T>(d_gates));
+    call.d_outputs = a.view<const T>(d_outputs);
+    call.d_state = d_state.rows<const T>();
+    call.d_cell_state = d_cell_state.rows<const T>();
+    call.d_h0 = d_h0.rows<T>();
+    call.d_c0 = d_c0.rows<T>();
+    calls.share();
+    calls.to_x.d_x = a.in_x_order(a.view<T>(d_x));
+    calls.to_weights.x = a.in_x_order(a.view<const T>(a.x));
+    calls.set_weight_gradients(d_kernel.rows<T>(), d_recurrent.rows<T>(),
+                               d_bias.rows<T>());
+    bytes = d_x ? a.run(call, calls.to_x, calls.to_weights)
+                : a.run(call, calls.to_weights);
   });
   return bytes;
 }
@@ -328,9 +301,18 @@ std::string cuda_error() {
 
 }  // namespace
 
-void bind_gru_cuda(py::module_& m) {
-  m.def("cuda_gru", &cuda_gru);
-  m.def("cuda_gru_grad", &cuda_gru_grad);
+void bind_rnn_cuda(py::module_& m) {
+  const auto def = [&m](const char* name, Cell cell, auto* function) {
+    m.def(name, [cell, function](const py::dict& given) {
+      return function(cell, given);
+    });
+  };
+  def("cuda_gru", Cell::kGru, &cuda_rnn);
+  def("cuda_gru_grad", Cell::kGru, &cuda_rnn_grad);
+  def("cuda_lstm", Cell::kLstm, &cuda_rnn);
+  def("cuda_lstm_grad", Cell::kLstm, &cuda_rnn_grad);
+  def("cuda_simple_rnn", Cell::kSimpleRnn, &cuda_rnn);
+  def("cuda_simple_rnn_grad", Cell::kSimpleRnn, &cuda_rnn_grad);
   m.def("cuda_describe", &cuda_describe);
   m.def("cuda_error", &cuda_error);
 }
