@@ -34,6 +34,13 @@ def scaling(record, subject):
     return benchmark.page(record, subject)
 
 
+def kernels(record, subject):
+    """One table of a run of kernels.py."""
+    import kernels as benchmark
+
+    return benchmark.page(record, subject)
+
+
 def rivals(record, subject):
     """The tables of one mode of a run of rivals.py, or the short one."""
     if subject == "summary":
@@ -51,7 +58,7 @@ def bench(record, subject):
 
 KINDS = {
     "accuracy": summary.accuracy, "bench": bench, "cell": cell,
-    "core": summary.core, "rivals": rivals, "scaling": scaling,
+    "core": summary.core, "kernels": kernels, "rivals": rivals, "scaling": scaling,
 }
 
 
