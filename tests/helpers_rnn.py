@@ -1,6 +1,7 @@
 """The cells as the tests of whole sequences call them."""
 
 import numpy as np
+import pytest
 from helpers import draw, first_states
 from helpers_reference import CASES
 
@@ -8,6 +9,13 @@ import fused_rnn
 
 # name -> what the oracle's tests know of it: gates, states, options.
 CELLS = CASES
+
+each_cell = pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
+# Where one way to reset says all that both would.
+each_function = pytest.mark.parametrize(
+    "cell", [CELLS[name] for name in ("gru_after", "lstm", "simple_rnn")],
+    ids=lambda cell: cell.name,
+)
 
 
 def fused(cell):

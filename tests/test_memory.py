@@ -1,5 +1,6 @@
 """How much memory a call takes beside its arguments and results."""
 
+import pytest
 from helpers import run_python
 
 # Prints what one call adds to the resident set at its peak, in bytes.
@@ -21,17 +22,26 @@ MEASURE = """
         results = function(*arguments)
         return status("VmHWM") - before
 
+    from helpers_rnn import CELLS, fused
+
     B, I, H = 32, 16, 256
+    case = CELLS.get(sys.argv[1])
 
     def arguments(T):
         rng = np.random.default_rng(0)
         draw = lambda *shape: tf.constant(
             rng.standard_normal(shape).astype(np.float32) / 16)
-        return draw(B, T, I), draw(I, 3 * H), draw(H, 3 * H)
+        columns = case.gates * H
+        return draw(B, T, I), draw(I, columns), draw(H, columns)
+
+    def run(x, kernel, recurrent_kernel, **options):
+        return fused(case)(
+            x=x, kernel=kernel, recurrent_kernel=recurrent_kernel,
+            **{state + "0": None for state in case.states}, **case.options,
+            **options)
 """
 
 TRAIN = MEASURE + """
-    reset_after = sys.argv[1] == "True"
     T = 512
 
     @tf.function
@@ -39,8 +49,7 @@ TRAIN = MEASURE + """
         weights = [kernel, recurrent_kernel]
         with tf.GradientTape() as tape:
             tape.watch(weights)
-            outputs, _ = fused_rnn.gru(x, None, *weights,
-                                       reset_after=reset_after)
+            outputs = run(x, *weights).outputs
             loss = tf.reduce_sum(outputs * outputs)
         return tape.gradient(loss, weights)
 
@@ -50,14 +59,13 @@ TRAIN = MEASURE + """
 INFER = MEASURE + """
     @tf.function
     def infer(x, kernel, recurrent_kernel):
-        return fused_rnn.gru(x, None, kernel, recurrent_kernel,
-                             return_sequences=False).state
+        return run(x, kernel, recurrent_kernel, return_sequences=False).state
 
     print(peak_of(infer, *arguments(64)), peak_of(infer, *arguments(2048)))
 """
 
 CELL = MEASURE + """
-    B, I, H = map(int, sys.argv[1:])
+    B, I, H = map(int, sys.argv[2:])
     rng = np.random.default_rng(0)
     arguments = [
         tf.constant(rng.standard_normal(shape).astype(np.float32))
@@ -74,26 +82,30 @@ ALLOCATOR = dict(MALLOC_MMAP_THRESHOLD_=65536, TF_ENABLE_ONEDNN_OPTS=0)
 SLACK = 8 * 2**20
 
 
-def test_training_takes_the_reserve_and_two_sequences():
-    for reset_after in (True, False):
-        peak, sequence = map(
-            int, run_python(TRAIN, reset_after, **ALLOCATOR).split()
-        )
-        # Reserve: four values a unit and step, which become the gate
-        # gradients in place; outputs, and their gradient.
-        assert peak < 6 * sequence + SLACK, (reset_after, peak / sequence)
-        # The measurement itself sees that much.
-        assert peak > 5 * sequence, (reset_after, peak / sequence)
+# How many sequences of units a training step holds: the reserve, which becomes
+# the gate gradients in place (an LSTM's cell states beside it); of a simple RNN
+# the gate gradients; outputs, and their gradient.
+TRAINED = {"gru_after": 6, "gru_before": 6, "lstm": 7, "simple_rnn": 3}
 
 
-def test_inference_does_not_grow_with_the_steps():
-    few, many = map(int, run_python(INFER, **ALLOCATOR).split())
+@pytest.mark.parametrize("cell", TRAINED)
+def test_training_takes_the_reserve_and_two_sequences(cell):
+    peak, sequence = map(int, run_python(TRAIN, cell, **ALLOCATOR).split())
+    sequences = TRAINED[cell]
+    assert peak < sequences * sequence + SLACK, peak / sequence
+    # The measurement itself sees that much.
+    assert peak > (sequences - 1) * sequence, peak / sequence
+
+
+@pytest.mark.parametrize("cell", TRAINED)
+def test_inference_does_not_grow_with_the_steps(cell):
+    few, many = map(int, run_python(INFER, cell, **ALLOCATOR).split())
     assert many < few + SLACK
 
 
 def test_a_cell_takes_its_outputs_and_less_than_inputs_and_gates():
     for sizes in [(4096, 512, 512), (65536, 16, 64)]:
         peak, outputs, temporary = map(
-            int, run_python(CELL, *sizes, **ALLOCATOR).split()
+            int, run_python(CELL, "block cell", *sizes, **ALLOCATOR).split()
         )
         assert outputs < peak < outputs + temporary + SLACK, sizes

@@ -21,6 +21,9 @@ CALL = """
                                  tf.zeros([2]), tf.zeros([1]))
         fused_rnn.gru(tf.ones([1, 1, 1]), None, tf.ones([1, 3]),
                       tf.ones([1, 3]))
+        fused_rnn.lstm(tf.ones([1, 1, 1]), None, None, tf.ones([1, 4]),
+                       tf.ones([1, 4]))
+        fused_rnn.simple_rnn(tf.ones([1, 1, 1]), None, one, one)
 """
 
 

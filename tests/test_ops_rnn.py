@@ -8,9 +8,9 @@ import tensorflow as tf
 from checks_rnn import check_activation, check_options, check_shape
 from helpers import DTYPES, SEQUENCE_SHAPES, first_states, rnn_arguments
 from helpers_rnn import (
-    CELLS,
     differentiable,
     drawn_gradients,
+    each_cell,
     fused,
     in_order,
     oracle,
@@ -21,8 +21,6 @@ import fused_rnn
 from fused_rnn import _library, reference
 
 _ops = _library.load()
-
-each_cell = pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
 
 
 @each_cell

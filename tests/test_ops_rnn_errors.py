@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import first_states, rnn_arguments
-from helpers_rnn import CELLS, differentiable, fused
+from helpers_rnn import CELLS, differentiable, each_function, fused
 
 from fused_rnn import _library
 
@@ -257,12 +257,6 @@ def api_arguments(cell):
     return {**rnn_arguments(
         cell, 0, B, T, I, H, np.float32, mask=True, dropout=True
     ), **cell.options}
-
-
-each_function = pytest.mark.parametrize(
-    "cell", [CELLS[name] for name in ("gru_after", "lstm", "simple_rnn")],
-    ids=lambda cell: cell.name,
-)
 
 
 @each_function

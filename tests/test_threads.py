@@ -5,14 +5,16 @@ import concurrent.futures
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import cell_arguments, gru_arguments, run_python
+from helpers import cell_arguments, rnn_arguments, run_python
+from helpers_rnn import CELLS, fused
 
 import fused_rnn
 
 SESSIONS = """
     import hashlib, sys
     import numpy as np, tensorflow as tf, fused_rnn
-    from helpers import cell_arguments, gru_arguments
+    from helpers import cell_arguments, rnn_arguments
+    from helpers_rnn import CELLS, differentiable, fused
     tf.compat.v1.disable_eager_execution()
 
     def cell(seed, *shape):
@@ -22,15 +24,14 @@ SESSIONS = """
         # Not the weights' gradients: TensorFlow computes those.
         return outputs + tf.gradients(outputs, tensors[:2])
 
-    def gru(seed, *shape, reset_after):
-        values = gru_arguments(
-            seed, *shape, np.float32, reset_after=reset_after, mask=True)
+    def sequence(seed, *shape, name):
+        case = CELLS[name]
+        values = rnn_arguments(case, seed, *shape, np.float32, mask=True)
         tensors = {n: tf.constant(v) for n, v in values.items()
                    if v is not None}
-        outputs = list(fused_rnn.gru(
-            **tensors, reset_after=reset_after, training=True))
-        names = ["x", "h0", "kernel", "recurrent_kernel", "bias"]
-        return outputs + tf.gradients(outputs, [tensors[n] for n in names])
+        outputs = list(fused(case)(**tensors, **case.options, training=True))
+        return outputs + tf.gradients(
+            outputs, [tensors[n] for n in differentiable(case)])
 
     for threads in (1, 2, 4, 8):
         digest = hashlib.sha256()
@@ -39,11 +40,16 @@ SESSIONS = """
             (cell, (3, 64, 256), {}),
             (cell, (67, 130, 200), {}),
             (cell, (256, 40, 33), {}),
-            (gru, (1, 20, 100, 300), dict(reset_after=True)),
-            (gru, (1, 20, 100, 300), dict(reset_after=False)),
-            (gru, (3, 9, 64, 128), dict(reset_after=True)),
-            (gru, (37, 9, 30, 70), dict(reset_after=False)),
-            (gru, (64, 5, 20, 33), dict(reset_after=True)),
+            (sequence, (1, 20, 100, 300), dict(name="gru_after")),
+            (sequence, (1, 20, 100, 300), dict(name="gru_before")),
+            (sequence, (1, 20, 100, 300), dict(name="lstm")),
+            (sequence, (1, 20, 100, 300), dict(name="simple_rnn")),
+            (sequence, (3, 9, 64, 128), dict(name="gru_after")),
+            (sequence, (3, 9, 64, 128), dict(name="lstm")),
+            (sequence, (37, 9, 30, 70), dict(name="gru_before")),
+            (sequence, (37, 9, 30, 70), dict(name="simple_rnn")),
+            (sequence, (64, 5, 20, 33), dict(name="gru_after")),
+            (sequence, (64, 5, 20, 33), dict(name="lstm")),
         ]:
             with tf.Graph().as_default():
                 fetches = function(0, *shape, **options)
@@ -69,12 +75,11 @@ def cell(index):
 
 
 def sequence(index):
-    reset_after = index % 2 == 0
-    values = gru_arguments(
-        index, 1 + 7 * (index % 3), 9, 20, 70, np.float32,
-        reset_after=reset_after,
+    case = list(CELLS.values())[index % len(CELLS)]
+    values = rnn_arguments(
+        case, index, 1 + 7 * (index % 3), 9, 20, 70, np.float32
     )
-    return fused_rnn.gru(**values, reset_after=reset_after).outputs
+    return fused(case)(**values, **case.options).outputs
 
 
 @pytest.mark.parametrize("call", [cell, sequence])
