@@ -12,8 +12,7 @@ template <class Device, class T>
 class RnnOp : public RnnKernel {
  public:
   explicit RnnOp(OpKernelConstruction* ctx)
-      : RnnKernel(ctx, SequenceOp::kForward) {
-    OP_REQUIRES_OK(ctx, Device::check());
+      : RnnKernel(ctx, SequenceOp::kForward, Device::check()) {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("return_sequences", &keep_outputs_));
     // What a gradient reads again: a simple RNN's outputs, or the reserve too.
     if (at_.output(Arg::kReserve) < 0) return;
@@ -21,10 +20,9 @@ class RnnOp : public RnnKernel {
     keep_outputs_ = keep_outputs_ || keep_reserve_;
   }
 
-  void Compute(OpKernelContext* ctx) override {
-    Sizes<Index> sizes;
-    OP_REQUIRES_OK(ctx, check_inputs(ctx, &sizes));
-    const RnnShape shape = shape_of(sizes);
+ protected:
+  void compute(OpKernelContext* ctx, Sizes<Index> sizes,
+               const RnnShape& shape) override {
     if (!keep_outputs_) sizes[Size::kOutputSteps] = 0;
     if (!keep_reserve_) sizes[Size::kReserveSteps] = 0;
     Tensor *outputs, *state, *cell_state, *cell_states, *reserve;
@@ -69,8 +67,8 @@ class RnnOp : public RnnKernel {
 };
 
 FUSED_RNN_REGISTER("FusedRNN>GRU", RnnOp)
-FUSED_RNN_REGISTER_CPU("FusedRNN>LSTM", RnnOp)
-FUSED_RNN_REGISTER_CPU("FusedRNN>SimpleRNN", RnnOp)
+FUSED_RNN_REGISTER("FusedRNN>LSTM", RnnOp)
+FUSED_RNN_REGISTER("FusedRNN>SimpleRNN", RnnOp)
 
 }  // namespace
 }  // namespace fused_rnn::rnn_ops

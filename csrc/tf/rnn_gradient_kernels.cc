@@ -12,14 +12,11 @@ template <class Device, class T>
 class RnnGradOp : public RnnKernel {
  public:
   explicit RnnGradOp(OpKernelConstruction* ctx)
-      : RnnKernel(ctx, SequenceOp::kGrad) {
-    OP_REQUIRES_OK(ctx, Device::check());
-  }
+      : RnnKernel(ctx, SequenceOp::kGrad, Device::check()) {}
 
-  void Compute(OpKernelContext* ctx) override {
-    Sizes<Index> sizes;
-    OP_REQUIRES_OK(ctx, check_inputs(ctx, &sizes));
-    const RnnShape shape = shape_of(sizes);
+ protected:
+  void compute(OpKernelContext* ctx, Sizes<Index> sizes,
+               const RnnShape& shape) override {
     Tensor *d_h0, *d_c0, *d_gates;
     // The core allows the first states' gradients to replace these, and each
     // gate's gradient to replace the gate.
@@ -68,14 +65,11 @@ template <class Device, class T>
 class RnnInputGradOp : public RnnKernel {
  public:
   explicit RnnInputGradOp(OpKernelConstruction* ctx)
-      : RnnKernel(ctx, SequenceOp::kInputGrad) {
-    OP_REQUIRES_OK(ctx, Device::check());
-  }
+      : RnnKernel(ctx, SequenceOp::kInputGrad, Device::check()) {}
 
-  void Compute(OpKernelContext* ctx) override {
-    Sizes<Index> sizes;
-    OP_REQUIRES_OK(ctx, check_inputs(ctx, &sizes));
-    const RnnShape shape = shape_of(sizes);
+ protected:
+  void compute(OpKernelContext* ctx, Sizes<Index> sizes,
+               const RnnShape& shape) override {
     Tensor* d_x;
     OP_REQUIRES_OK(ctx, allocate(ctx, sizes, Arg::kDX, {}, &d_x));
     if (d_x->NumElements() == 0) return;
@@ -95,14 +89,11 @@ template <class Device, class T>
 class RnnWeightGradOp : public RnnKernel {
  public:
   explicit RnnWeightGradOp(OpKernelConstruction* ctx)
-      : RnnKernel(ctx, SequenceOp::kWeightGrad) {
-    OP_REQUIRES_OK(ctx, Device::check());
-  }
+      : RnnKernel(ctx, SequenceOp::kWeightGrad, Device::check()) {}
 
-  void Compute(OpKernelContext* ctx) override {
-    Sizes<Index> sizes;
-    OP_REQUIRES_OK(ctx, check_inputs(ctx, &sizes));
-    const RnnShape shape = shape_of(sizes);
+ protected:
+  void compute(OpKernelContext* ctx, Sizes<Index> sizes,
+               const RnnShape& shape) override {
     Tensor *d_kernel, *d_recurrent_kernel, *d_bias;
     OP_REQUIRES_OK(ctx, allocate(ctx, sizes, Arg::kDKernel, {}, &d_kernel));
     OP_REQUIRES_OK(ctx, allocate(ctx, sizes, Arg::kDRecurrentKernel, {},
@@ -134,12 +125,12 @@ class RnnWeightGradOp : public RnnKernel {
 FUSED_RNN_REGISTER("FusedRNN>GRUGrad", RnnGradOp)
 FUSED_RNN_REGISTER("FusedRNN>GRUInputGrad", RnnInputGradOp)
 FUSED_RNN_REGISTER("FusedRNN>GRUWeightGrad", RnnWeightGradOp)
-FUSED_RNN_REGISTER_CPU("FusedRNN>LSTMGrad", RnnGradOp)
-FUSED_RNN_REGISTER_CPU("FusedRNN>LSTMInputGrad", RnnInputGradOp)
-FUSED_RNN_REGISTER_CPU("FusedRNN>LSTMWeightGrad", RnnWeightGradOp)
-FUSED_RNN_REGISTER_CPU("FusedRNN>SimpleRNNGrad", RnnGradOp)
-FUSED_RNN_REGISTER_CPU("FusedRNN>SimpleRNNInputGrad", RnnInputGradOp)
-FUSED_RNN_REGISTER_CPU("FusedRNN>SimpleRNNWeightGrad", RnnWeightGradOp)
+FUSED_RNN_REGISTER("FusedRNN>LSTMGrad", RnnGradOp)
+FUSED_RNN_REGISTER("FusedRNN>LSTMInputGrad", RnnInputGradOp)
+FUSED_RNN_REGISTER("FusedRNN>LSTMWeightGrad", RnnWeightGradOp)
+FUSED_RNN_REGISTER("FusedRNN>SimpleRNNGrad", RnnGradOp)
+FUSED_RNN_REGISTER("FusedRNN>SimpleRNNInputGrad", RnnInputGradOp)
+FUSED_RNN_REGISTER("FusedRNN>SimpleRNNWeightGrad", RnnWeightGradOp)
 
 }  // namespace
 }  // namespace fused_rnn::rnn_ops

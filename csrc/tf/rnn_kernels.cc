@@ -46,7 +46,10 @@ bool fits(std::initializer_list<Index> sizes) {
 
 }  // namespace
 
-RnnKernel::RnnKernel(OpKernelConstruction* ctx, SequenceOp op) : OpKernel(ctx) {
+RnnKernel::RnnKernel(OpKernelConstruction* ctx, SequenceOp op,
+                     const absl::Status& device)
+    : OpKernel(ctx) {
+  OP_REQUIRES_OK(ctx, device);
   OP_REQUIRES_OK(ctx, read_cell(type_string(), op, &options_.cell));
   OP_REQUIRES_OK(ctx, read_attributes(ctx, options_.cell, op, &at_));
   options_.reset_after = at_.reset_after;
@@ -58,6 +61,14 @@ RnnKernel::RnnKernel(OpKernelConstruction* ctx, SequenceOp op) : OpKernel(ctx) {
   if (at_.cell == Cell::kSimpleRnn) return;
   OP_REQUIRES_OK(ctx, read_activation(ctx, "recurrent_activation",
                                       &options_.recurrent_activation));
+}
+
+void RnnKernel::Compute(OpKernelContext* ctx) {
+  Sizes<Index> sizes;
+  OP_REQUIRES_OK(ctx, check_inputs(ctx, &sizes));
+  compute(ctx, sizes,
+          {sizes[Size::kSteps], sizes[Size::kBatch], sizes[Size::kInputs],
+           sizes[Size::kUnits]});
 }
 
 absl::Status RnnKernel::check_inputs(OpKernelContext* ctx,
@@ -131,14 +142,14 @@ absl::Status RnnKernel::allocate(OpKernelContext* ctx,
   *tensor = nullptr;
   const int index = at_.output(output);
   if (index < 0) return absl::OkStatus();
-  TensorShape shape;
-  for (const Size size : at_.outputs[index].shape) shape.AddDim(sizes[size]);
+  absl::InlinedVector<std::int64_t, 3> dims;
+  for (const Size size : at_.outputs[index].shape) dims.push_back(sizes[size]);
   absl::InlinedVector<int, 2> candidates;
   for (const Arg input : replaced) {
     if (at_.input(input) >= 0) candidates.push_back(at_.input(input));
   }
-  return ctx->forward_input_or_allocate_output(candidates, index, shape,
-                                               tensor);
+  return ctx->forward_input_or_allocate_output(candidates, index,
+                                               TensorShape(dims), tensor);
 }
 
 Mask RnnKernel::mask(OpKernelContext* ctx, const RnnShape& shape) const {

@@ -12,13 +12,16 @@ namespace fused_rnn::rnn_ops {
 
 class RnnKernel : public tensorflow::OpKernel {
  public:
-  // The op's name says which cell it is.
-  RnnKernel(tensorflow::OpKernelConstruction* ctx, SequenceOp op);
+  // The op's name says which cell it is. `device` is what Device::check says.
+  RnnKernel(tensorflow::OpKernelConstruction* ctx, SequenceOp op,
+            const absl::Status& device);
+
+  // Checks the inputs and computes.
+  void Compute(tensorflow::OpKernelContext* ctx) final;
 
  protected:
-  // Holds every input against the sizes that those which state them state.
-  absl::Status check_inputs(tensorflow::OpKernelContext* ctx,
-                            Sizes<Index>* sizes) const;
+  virtual void compute(tensorflow::OpKernelContext* ctx, Sizes<Index> sizes,
+                       const RnnShape& shape) = 0;
 
   // Allocates an output, or gives it the memory of one of `replaced` if nobody
   // else needs that. Null where the op has no such output.
@@ -26,11 +29,6 @@ class RnnKernel : public tensorflow::OpKernel {
                         const Sizes<Index>& sizes, Arg output,
                         std::initializer_list<Arg> replaced,
                         tensorflow::Tensor** tensor) const;
-
-  static RnnShape shape_of(const Sizes<Index>& sizes) {
-    return {sizes[Size::kSteps], sizes[Size::kBatch], sizes[Size::kInputs],
-            sizes[Size::kUnits]};
-  }
 
   // Null where the op lacks the argument.
   template <class T>
@@ -136,6 +134,11 @@ class RnnKernel : public tensorflow::OpKernel {
 
   SequenceAttributes at_;
   RnnOptions options_;
+
+ private:
+  // Holds every input against the sizes that those which state them state.
+  absl::Status check_inputs(tensorflow::OpKernelContext* ctx,
+                            Sizes<Index>* sizes) const;
 };
 
 }  // namespace fused_rnn::rnn_ops

@@ -116,6 +116,8 @@ std::string shape_words(const Argument& argument, const SequenceLayout& layout);
 
 // The attributes of one of the ops, and its arguments.
 struct SequenceAttributes : SequenceLayout {
+  SequenceAttributes() { find_arguments(); }
+
   bool go_backwards = false;
   std::vector<Argument> inputs, outputs;  // those that are there
 
