@@ -51,17 +51,22 @@ inline bool multiply_sizes(Index a, Index b, Index* product) {
   return !__builtin_mul_overflow(a, b, product);
 }
 
+inline bool has_shape(const tensorflow::Tensor& tensor,
+                      absl::Span<const Index> sizes) {
+  bool same = tensor.dims() == static_cast<int>(sizes.size());
+  for (int i = 0; same && i < tensor.dims(); ++i) {
+    same = tensor.dim_size(i) == sizes[i];
+  }
+  return same;
+}
+
 // Requires a shape of an input; `words` says it with the names of the sizes,
 // `because`, called on failure alone, what these were taken from.
 template <class Because>
 absl::Status require_shape(const tensorflow::Tensor& tensor, const char* name,
                            const char* words, absl::Span<const Index> expected,
                            const Because& because) {
-  bool same = tensor.dims() == static_cast<int>(expected.size());
-  for (int i = 0; same && i < tensor.dims(); ++i) {
-    same = tensor.dim_size(i) == expected[i];
-  }
-  if (same) return absl::OkStatus();
+  if (has_shape(tensor, expected)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       name, " must have shape ", words, " = [", absl::StrJoin(expected, ","),
       "], got ", tensor.shape().DebugString(), because()));

@@ -94,26 +94,26 @@ struct CpuDevice {
   REGISTER_KERNEL_BUILDER(                                          \
       Name(NAME).Device(PLACE).TypeConstraint<T>("T"), KERNEL<DEVICE, T>);
 
-// Registers a kernel over TensorFlow's own of that name, which is for float32
-// only: a higher priority takes over existing graphs.
-#define FUSED_RNN_TAKE_OVER(NAME, KERNEL)                               \
-  FUSED_RNN_TAKE_OVER_ON(NAME, KERNEL, tensorflow::DEVICE_CPU, CpuDevice) \
-  FUSED_RNN_TAKE_OVER_GPU(NAME, KERNEL)
-#define FUSED_RNN_TAKE_OVER_ON(NAME, KERNEL, PLACE, DEVICE) \
-  REGISTER_KERNEL_BUILDER(Name(NAME)                        \
-                              .Device(PLACE)                \
-                              .TypeConstraint<float>("T")   \
-                              .Priority(1),                 \
-                          KERNEL<DEVICE, float>);
+// Registers a kernel over TensorFlow's own of that name and type: a higher
+// priority takes over existing graphs.
+#define FUSED_RNN_TAKE_OVER(NAME, KERNEL, T) \
+  FUSED_RNN_TAKE_OVER_CPU(NAME, KERNEL, T)   \
+  FUSED_RNN_TAKE_OVER_GPU(NAME, KERNEL, T)
+#define FUSED_RNN_TAKE_OVER_CPU(NAME, KERNEL, T) \
+  FUSED_RNN_TAKE_OVER_ON(NAME, KERNEL, tensorflow::DEVICE_CPU, CpuDevice, T)
+#define FUSED_RNN_TAKE_OVER_ON(NAME, KERNEL, PLACE, DEVICE, T) \
+  REGISTER_KERNEL_BUILDER(                                     \
+      Name(NAME).Device(PLACE).TypeConstraint<T>("T").Priority(1), \
+      KERNEL<DEVICE, T>);
 
 #if defined(FUSED_RNN_CUDA)
 #define FUSED_RNN_REGISTER_GPU(NAME, KERNEL) \
   FUSED_RNN_REGISTER_TYPES(NAME, KERNEL, tensorflow::DEVICE_GPU, GpuDevice)
-#define FUSED_RNN_TAKE_OVER_GPU(NAME, KERNEL) \
-  FUSED_RNN_TAKE_OVER_ON(NAME, KERNEL, tensorflow::DEVICE_GPU, GpuDevice)
+#define FUSED_RNN_TAKE_OVER_GPU(NAME, KERNEL, T) \
+  FUSED_RNN_TAKE_OVER_ON(NAME, KERNEL, tensorflow::DEVICE_GPU, GpuDevice, T)
 #else
 #define FUSED_RNN_REGISTER_GPU(NAME, KERNEL)
-#define FUSED_RNN_TAKE_OVER_GPU(NAME, KERNEL)
+#define FUSED_RNN_TAKE_OVER_GPU(NAME, KERNEL, T)
 #endif
 
 #endif  // FUSED_RNN_TF_DEVICE_H_
