@@ -333,5 +333,20 @@ FUSED_RNN_REGISTER("FusedRNN>GRUBlockCellWeightGrad",
 FUSED_RNN_TAKE_OVER("GRUBlockCell", GruBlockCellOp, float)
 FUSED_RNN_TAKE_OVER("GRUBlockCellGrad", GruBlockCellGradOp, float)
 
+template <class Device, class T>
+using LstmBlockCellOp = BlockCellOp<Device, T, kLstmBlockCell>;
+template <class Device, class T>
+using LstmBlockCellGradOp = BlockCellGradOp<Device, T, kLstmBlockCellGrad>;
+template <class Device, class T>
+using LstmBlockCellWeightGradOp =
+    BlockCellWeightGradOp<Device, T, kLstmBlockCellWeightGrad>;
+
+FUSED_RNN_REGISTER_CPU("FusedRNN>LSTMBlockCell", LstmBlockCellOp)
+FUSED_RNN_REGISTER_CPU("FusedRNN>LSTMBlockCellGrad", LstmBlockCellGradOp)
+FUSED_RNN_REGISTER_CPU("FusedRNN>LSTMBlockCellWeightGrad",
+                       LstmBlockCellWeightGradOp)
+FUSED_RNN_TAKE_OVER_CPU("LSTMBlockCell", LstmBlockCellOp, float)
+FUSED_RNN_TAKE_OVER_CPU("LSTMBlockCell", LstmBlockCellOp, Eigen::half)
+
 }  // namespace
 }  // namespace fused_rnn

@@ -177,4 +177,117 @@ The gradients of GRUBlockCell's weights, of what GRUBlockCellGrad gives.
 d_w_ru, d_w_c, d_b_ru, d_b_c: as the weights themselves.
 )doc");
 
+REGISTER_OP("FusedRNN>LSTMBlockCell")
+    .Attr("T: {half, bfloat16, float, double}")
+    .Attr("forget_bias: float = 1.0")
+    .Attr("cell_clip: float = 3.0")
+    .Attr("use_peephole: bool = false")
+    .Input("x: T")
+    .Input("cs_prev: T")
+    .Input("h_prev: T")
+    .Input("w: T")
+    .Input("wci: T")
+    .Input("wcf: T")
+    .Input("wco: T")
+    .Input("b: T")
+    .Output("i: T")
+    .Output("cs: T")
+    .Output("f: T")
+    .Output("o: T")
+    .Output("ci: T")
+    .Output("co: T")
+    .Output("h: T")
+    .SetShapeFn(shapes<kLstmBlockCell>)
+    .Doc(R"doc(
+One step of a long short-term memory, as TensorFlow's LSTMBlockCell takes it.
+
+    [i_bar ci_bar f_bar o_bar] = [x h_prev] w + b
+    i = sigmoid(i_bar + wci * cs_prev)
+    f = sigmoid(f_bar + forget_bias + wcf * cs_prev)
+    ci = tanh(ci_bar)
+    cs = clip(i * ci + f * cs_prev)
+    o = sigmoid(o_bar + wco * cs)
+    co = tanh(cs)
+    h = o * co
+
+forget_bias: added to the forget gate.
+cell_clip: cs is cut off at plus and minus this; 0 or less: not at all.
+use_peephole: whether there are the terms with wci, wcf and wco.
+x: [batch size, input size].
+cs_prev: [batch size, cell size], the previous cell state.
+h_prev: [batch size, cell size], the previous state.
+w: [input size + cell size, 4 * cell size].
+wci: [cell size]; neither read nor checked without use_peephole, as wcf and wco.
+wcf: [cell size].
+wco: [cell size].
+b: [4 * cell size].
+i: [batch size, cell size], the input gate.
+cs: [batch size, cell size], the new cell state.
+f: [batch size, cell size], the forget gate.
+o: [batch size, cell size], the output gate.
+ci: [batch size, cell size], the cell input.
+co: [batch size, cell size], the cell output.
+h: [batch size, cell size], the new state.
+)doc");
+
+REGISTER_OP("FusedRNN>LSTMBlockCellGrad")
+    .Attr("T: {half, bfloat16, float, double}")
+    .Attr("cell_clip: float = 3.0")
+    .Attr("use_peephole: bool = false")
+    .Attr("num_d_gates: int >= 0 = 0")
+    .Input("x: T")
+    .Input("cs_prev: T")
+    .Input("h_prev: T")
+    .Input("w: T")
+    .Input("wci: T")
+    .Input("wcf: T")
+    .Input("wco: T")
+    .Input("b: T")
+    .Input("i: T")
+    .Input("cs: T")
+    .Input("f: T")
+    .Input("o: T")
+    .Input("ci: T")
+    .Input("d_cs: T")
+    .Input("d_h: T")
+    .Input("d_gates: num_d_gates * T")
+    .Output("d_x: T")
+    .Output("d_cs_prev: T")
+    .Output("d_h_prev: T")
+    .Output("d_gates_bar: T")
+    .SetShapeFn(shapes<kLstmBlockCellGrad>)
+    .Doc(R"doc(
+The gradient of LSTMBlockCell for incoming gradients of all its outputs.
+
+The inputs are those of the forward op, its outputs but co and h, and the
+incoming gradients. LSTMBlockCellWeightGrad makes the gradients of w and b of
+the last output. Nothing passes where cs was cut off.
+
+d_cs: [batch size, cell size].
+d_h: [batch size, cell size].
+d_gates: nothing, or d_i, d_f, d_o, d_ci and d_co, each
+  [batch size, cell size].
+d_x: [batch size, input size].
+d_cs_prev: [batch size, cell size].
+d_h_prev: [batch size, cell size].
+d_gates_bar: [batch size, 4 * cell size], before the activations, in the order
+  of the columns of w.
+)doc");
+
+REGISTER_OP("FusedRNN>LSTMBlockCellWeightGrad")
+    .Attr("T: {half, bfloat16, float, double}")
+    .Input("x: T")
+    .Input("h_prev: T")
+    .Input("d_gates_bar: T")
+    .Output("d_w: T")
+    .Output("d_b: T")
+    .SetShapeFn(shapes<kLstmBlockCellWeightGrad>)
+    .Doc(R"doc(
+The gradients of LSTMBlockCell's w and b, of what LSTMBlockCellGrad gives.
+
+    d_w = [x h_prev]^T d_gates_bar              d_b = sum(d_gates_bar)
+
+d_w: as w. d_b: as b.
+)doc");
+
 }  // namespace fused_rnn

@@ -44,6 +44,13 @@ constexpr Argument one(const char* name, Role role, int gate = 0) {
 constexpr Argument reset_update(const char* name, Role role) {
   return {name, role, 2, {kReset, kUpdate}};
 }
+constexpr Argument icfo(const char* name, Role role) {
+  return {name, role, 4, {kInput, kCellInput, kForget, kOutput}};
+}
+constexpr Argument ifco(const char* name, Role role) {
+  return {name, role, 4, {kInput, kForget, kCellInput, kOutput}};
+}
+
 constexpr std::array<Argument, 1> as_table(const Argument& argument) {
   return {argument};
 }
@@ -194,6 +201,63 @@ inline constexpr BlockOp kGruBlockCellGrad{
     Cell::kGru, kGruGradInputs, kGruGradOutputs, 3, "d_gates"};
 inline constexpr BlockOp kGruBlockCellWeightGrad{
     Cell::kGru, kGruWeightGradInputs, kGruWeightGradients};
+
+// ---- LSTM. TensorFlow's ci is the core's cell input, co its cell output.
+
+inline constexpr auto kLstmStates =
+    table(one("x", Role::kX), one("cs_prev", Role::kC),
+          one("h_prev", Role::kH));
+inline constexpr auto kPeepholes = table(one("wci", Role::kPeephole, kInput),
+                                         one("wcf", Role::kPeephole, kForget),
+                                         one("wco", Role::kPeephole, kOutput));
+inline constexpr auto kLstmInputs =
+    table(kLstmStates, icfo("w", Role::kWeights), kPeepholes,
+          icfo("b", Role::kBias));
+inline constexpr auto kLstmOutputs = table(
+    one("i", Role::kReserve, kInput), one("cs", Role::kC),
+    one("f", Role::kReserve, kForget), one("o", Role::kReserve, kOutput),
+    one("ci", Role::kReserve, kCellInput),
+    one("co", Role::kReserve, kCellOutput), one("h", Role::kH));
+inline constexpr auto kLstmGradInputs = table(
+    kLstmInputs, one("i", Role::kReserve, kInput),
+    one("cs", Role::kReserve, kCellState), one("f", Role::kReserve, kForget),
+    one("o", Role::kReserve, kOutput), one("ci", Role::kReserve, kCellInput),
+    one("d_cs", Role::kDCellState), one("d_h", Role::kDState),
+    one("d_i", Role::kDReserve, kInput), one("d_f", Role::kDReserve, kForget),
+    one("d_o", Role::kDReserve, kOutput),
+    one("d_ci", Role::kDReserve, kCellInput),
+    one("d_co", Role::kDReserve, kCellOutput));
+inline constexpr auto kLstmGradOutputs =
+    table(one("d_x", Role::kX), one("d_cs_prev", Role::kC),
+          one("d_h_prev", Role::kH), icfo("d_gates_bar", Role::kDGates));
+inline constexpr auto kLstmWeightGradInputs =
+    table(one("x", Role::kX), one("h_prev", Role::kH),
+          icfo("d_gates_bar", Role::kDGates));
+inline constexpr auto kLstmWeightGradients =
+    table(icfo("d_w", Role::kWeights), icfo("d_b", Role::kBias));
+
+inline constexpr BlockOp kLstmBlockCell{Cell::kLstm, kLstmInputs, kLstmOutputs};
+inline constexpr BlockOp kLstmBlockCellGrad{
+    Cell::kLstm, kLstmGradInputs, kLstmGradOutputs, 5, "d_gates"};
+inline constexpr BlockOp kLstmBlockCellWeightGrad{
+    Cell::kLstm, kLstmWeightGradInputs, kLstmWeightGradients};
+
+// Over a whole sequence. Core's two ops differ in the order of the gates.
+inline constexpr auto kBlockLstmOutputs = table(
+    one("i", Role::kReserve, kInput), one("cs", Role::kReserve, kCellState),
+    one("f", Role::kReserve, kForget), one("o", Role::kReserve, kOutput),
+    one("ci", Role::kReserve, kCellInput),
+    one("co", Role::kReserve, kCellOutput), one("h", Role::kOutputs));
+inline constexpr auto kBlockLstmInputs =
+    table(one("seq_len_max", Role::kSteps), kLstmInputs);
+inline constexpr auto kBlockLstmV2Inputs =
+    table(one("seq_len_max", Role::kSteps), kLstmStates,
+          ifco("w", Role::kWeights), kPeepholes, ifco("b", Role::kBias));
+
+inline constexpr BlockOp kBlockLstm{Cell::kLstm, kBlockLstmInputs,
+                                    kBlockLstmOutputs};
+inline constexpr BlockOp kBlockLstmV2{Cell::kLstm, kBlockLstmV2Inputs,
+                                      kBlockLstmOutputs};
 
 }  // namespace fused_rnn
 
