@@ -1,5 +1,4 @@
-// The kernels of the block cells: one step of the core, and what they share
-// with those of whole sequences.
+// The kernels of the block cells, for one step or a whole sequence.
 #include "tf/block_cell_kernels.h"
 
 #include <algorithm>
@@ -82,15 +81,18 @@ absl::Status BlockKernel::check_inputs(OpKernelContext* ctx,
   shape->batch = x.dim_size(axis);
   shape->inputs = x.dim_size(axis + 1);
   shape->units = ctx->input(sources[1]).dim_size(1);
-  Index rows, columns;
   const int widest = op_.widest();
   // Of empty tensors any size may be claimed.
+  Index rows, columns, states;
   if (!add_sizes(shape->inputs, shape->units, &rows) ||
       !multiply_sizes(widest, shape->units, &columns) ||
-      !multiply_sizes(rows, columns, &rows)) {
+      !multiply_sizes(rows, columns, &rows) ||
+      !multiply_sizes(shape->steps, shape->batch, &states) ||
+      !multiply_sizes(states, columns, &states)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "(input size + cell size) * ", widest, " * cell size must be below",
-        " 2^63", because()));
+        "(input size + cell size) * ", widest, " * cell size and ",
+        sequence ? "steps * " : "", "batch size * ", widest,
+        " * cell size must be below 2^63", because()));
   }
   for (int i = 0; i < ctx->num_inputs(); ++i) {
     const Argument& argument = op_.inputs[i];
@@ -101,6 +103,20 @@ absl::Status BlockKernel::check_inputs(OpKernelContext* ctx,
                          axes_of(argument, sequence).words().c_str(), sizes,
                          because);
   }
+  return absl::OkStatus();
+}
+
+absl::Status BlockKernel::read_steps(OpKernelContext* ctx,
+                                     Index* steps) const {
+  const int i = op_.find(Role::kSteps);
+  if (i < 0) return absl::OkStatus();
+  const auto wanted = ctx->input(i).scalar<std::int64_t>()();
+  if (wanted < 0 || wanted > *steps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(op_.inputs[i].name, " must be between 0 and ", *steps,
+                     ", the steps of x, got ", wanted));
+  }
+  *steps = wanted;
   return absl::OkStatus();
 }
 
@@ -126,47 +142,56 @@ absl::Status BlockKernel::allocate(OpKernelContext* ctx, int output,
 namespace {
 
 template <class Device, class T, const BlockOp& kOp>
-class BlockCellOp : public BlockKernel {
+class BlockForwardOp : public BlockKernel {
  public:
-  explicit BlockCellOp(OpKernelConstruction* ctx) : BlockKernel(ctx, kOp) {
+  explicit BlockForwardOp(OpKernelConstruction* ctx) : BlockKernel(ctx, kOp) {
     OP_REQUIRES_OK(ctx, Device::check());
   }
 
   void Compute(OpKernelContext* ctx) override {
     RnnForward<CoreType<T>> call;
     OP_REQUIRES_OK(ctx, check_inputs(ctx, &call.shape));
-    const Index units = call.shape.units;
+    const RnnShape whole = call.shape;
+    OP_REQUIRES_OK(ctx, read_steps(ctx, &call.shape.steps));
     call.options = options<T>();
     for (int i = 0; i < kOp.inputs.size; ++i) {
       const Argument& argument = kOp.inputs[i];
+      if (argument.role == Role::kSteps) continue;
       const auto* data = input_data<T>(ctx->input(i));
       if (argument.role == Role::kX)
-        call.x = {data, 0, call.shape.inputs};
+        call.x = {data, whole.batch * whole.inputs, whole.inputs};
       else if (argument.role == Role::kH)
-        call.h0 = {data, units};
+        call.h0 = {data, whole.units};
       else if (argument.role == Role::kC)
-        call.c0 = {data, units};
+        call.c0 = {data, whole.units};
       else if (used(argument))
-        set_weights(argument, data, call.shape, &call.weights);
+        set_weights(argument, data, whole, &call.weights);
     }
     for (int i = 0; i < kOp.outputs.size; ++i) {
       const Argument& argument = kOp.outputs[i];
       // The core reads all of a row of a state before it writes the new one.
-      const bool state = argument.role != Role::kReserve;
+      const bool state =
+          argument.role == Role::kH || argument.role == Role::kC;
       Tensor* tensor;
-      OP_REQUIRES_OK(
-          ctx, state ? allocate(ctx, i, call.shape, {argument.role}, &tensor)
-                     : allocate(ctx, i, call.shape, {}, &tensor));
+      OP_REQUIRES_OK(ctx, state ? allocate(ctx, i, whole, {argument.role},
+                                           &tensor)
+                                : allocate(ctx, i, whole, {}, &tensor));
       auto* data = output_data<T>(tensor);
+      const auto rows = gate_rows(argument, data, 0, whole);
       if (argument.role == Role::kH)
-        call.state = {data, units};
+        call.state = {data, whole.units};
       else if (argument.role == Role::kC)
-        call.cell_state = {data, units};
+        call.cell_state = {data, whole.units};
+      else if (argument.role == Role::kOutputs)
+        call.outputs = rows;
       else
-        call.reserve[argument.gates[0]] =
-            gate_rows(argument, data, 0, call.shape);
+        call.reserve[argument.gates[0]] = rows;
+      const Index left_out = (whole.steps - call.shape.steps) * rows.step;
+      OP_REQUIRES_OK(
+          ctx, Device::zero(ctx, data + call.shape.steps * rows.step,
+                            static_cast<std::size_t>(left_out) * sizeof(T)));
     }
-    if (call.shape.batch == 0 || units == 0) return;
+    if (whole.batch * whole.units == 0 || call.shape.steps == 0) return;
     OP_REQUIRES_OK(ctx, Device::run(ctx, rnn_forward<CoreType<T>>, call));
   }
 };
@@ -319,7 +344,7 @@ class BlockCellWeightGradOp : public BlockKernel {
 };
 
 template <class Device, class T>
-using GruBlockCellOp = BlockCellOp<Device, T, kGruBlockCell>;
+using GruBlockCellOp = BlockForwardOp<Device, T, kGruBlockCell>;
 template <class Device, class T>
 using GruBlockCellGradOp = BlockCellGradOp<Device, T, kGruBlockCellGrad>;
 template <class Device, class T>
@@ -334,12 +359,16 @@ FUSED_RNN_TAKE_OVER("GRUBlockCell", GruBlockCellOp, float)
 FUSED_RNN_TAKE_OVER("GRUBlockCellGrad", GruBlockCellGradOp, float)
 
 template <class Device, class T>
-using LstmBlockCellOp = BlockCellOp<Device, T, kLstmBlockCell>;
+using LstmBlockCellOp = BlockForwardOp<Device, T, kLstmBlockCell>;
 template <class Device, class T>
 using LstmBlockCellGradOp = BlockCellGradOp<Device, T, kLstmBlockCellGrad>;
 template <class Device, class T>
 using LstmBlockCellWeightGradOp =
     BlockCellWeightGradOp<Device, T, kLstmBlockCellWeightGrad>;
+template <class Device, class T>
+using BlockLstmOp = BlockForwardOp<Device, T, kBlockLstm>;
+template <class Device, class T>
+using BlockLstmV2Op = BlockForwardOp<Device, T, kBlockLstmV2>;
 
 FUSED_RNN_REGISTER_CPU("FusedRNN>LSTMBlockCell", LstmBlockCellOp)
 FUSED_RNN_REGISTER_CPU("FusedRNN>LSTMBlockCellGrad", LstmBlockCellGradOp)
@@ -347,6 +376,11 @@ FUSED_RNN_REGISTER_CPU("FusedRNN>LSTMBlockCellWeightGrad",
                        LstmBlockCellWeightGradOp)
 FUSED_RNN_TAKE_OVER_CPU("LSTMBlockCell", LstmBlockCellOp, float)
 FUSED_RNN_TAKE_OVER_CPU("LSTMBlockCell", LstmBlockCellOp, Eigen::half)
+// The number of steps is read on the host.
+FUSED_RNN_TAKE_OVER_CPU("BlockLSTM", BlockLstmOp, float)
+FUSED_RNN_TAKE_OVER_CPU("BlockLSTM", BlockLstmOp, Eigen::half)
+FUSED_RNN_TAKE_OVER_CPU("BlockLSTMV2", BlockLstmV2Op, float)
+FUSED_RNN_TAKE_OVER_CPU("BlockLSTMV2", BlockLstmV2Op, Eigen::half)
 
 }  // namespace
 }  // namespace fused_rnn

@@ -18,6 +18,9 @@ class BlockKernel : public tensorflow::OpKernel {
   absl::Status check_inputs(tensorflow::OpKernelContext* ctx,
                             RnnShape* shape) const;
 
+  // How many of the steps of x are computed, where an input says so.
+  absl::Status read_steps(tensorflow::OpKernelContext* ctx, Index* steps) const;
+
   // Allocates an output, in the memory of an input of these roles where
   // TensorFlow allows.
   absl::Status allocate(tensorflow::OpKernelContext* ctx, int output,
