@@ -17,6 +17,7 @@ _TENSORFLOW_NAMES: dict[str, str] = {
     "GRUCell": "layers",
     "GRUOutput": "ops",
     "LSTM": "layers",
+    "LSTMBlockCellOutput": "ops",
     "LSTMCell": "layers",
     "LSTMOutput": "ops",
     "RNN": "layers",
@@ -28,6 +29,7 @@ _TENSORFLOW_NAMES: dict[str, str] = {
     "gru": "ops",
     "gru_block_cell": "ops",
     "lstm": "ops",
+    "lstm_block_cell": "ops",
     "simple_rnn": "ops",
     "unfuse": "_fuse",
 }

@@ -1,6 +1,11 @@
 """Functional API over the ops: tensors in, tensors out."""
 
-from fused_rnn._block_cells import GRUBlockCellOutput, gru_block_cell
+from fused_rnn._block_cells import (
+    GRUBlockCellOutput,
+    LSTMBlockCellOutput,
+    gru_block_cell,
+    lstm_block_cell,
+)
 from fused_rnn._sequences import (
     ACTIVATIONS,
     GRUOutput,
@@ -12,6 +17,7 @@ from fused_rnn._sequences import (
 )
 
 __all__ = [
-    "ACTIVATIONS", "GRUBlockCellOutput", "GRUOutput", "LSTMOutput",
-    "SimpleRNNOutput", "gru", "gru_block_cell", "lstm", "simple_rnn",
+    "ACTIVATIONS", "GRUBlockCellOutput", "GRUOutput", "LSTMBlockCellOutput",
+    "LSTMOutput", "SimpleRNNOutput", "gru", "gru_block_cell", "lstm",
+    "lstm_block_cell", "simple_rnn",
 ]
