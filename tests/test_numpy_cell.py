@@ -12,7 +12,7 @@ from helpers import (
     cell_gradients,
     run_python,
 )
-from helpers_block import BLOCK_CELLS
+from helpers_numpy_block import BLOCK_CELLS
 from helpers_numpy import same_bits
 from helpers_reference import check_gradients
 
