@@ -1,31 +1,24 @@
-"""The block cell's ops: values, shapes, takeover, threads."""
+"""The block cells' ops: values, shapes, takeover."""
+
+import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from bounds import Bounded, bounded_cell, bounded_cell_grad
-from helpers import (
-    CELL_INPUTS,
-    CELL_OUTPUTS,
-    CELL_SHAPES,
-    DTYPES,
-    cell_arguments,
-    cell_gradients,
-    run_python,
-)
+from bounds import Bounded, unit_roundoff
+from bounds_block import bounds_of, grad_bounds_of
+from helpers import CELL_SHAPES, DTYPES, run_python
+from helpers_block import BLOCK_CELLS, each_block_cell
 
 import fused_rnn
-from fused_rnn import _library, reference
-
-_ops = _library.load()
 
 
-def sample(shape, dtype="float32", seed=0):
+def sample(cell, shape, dtype="float32", seed=0):
     """Inputs by name, and the gradients that come in, for a named shape."""
     batch, inputs, units = CELL_SHAPES.get(shape, shape)
     return (
-        cell_arguments(seed, batch, inputs, units, DTYPES[dtype]),
-        cell_gradients(seed + 1, batch, units, DTYPES[dtype]),
+        cell.arguments(seed, batch, inputs, units, DTYPES[dtype]),
+        cell.gradients(seed + 1, batch, units, DTYPES[dtype]),
     )
 
 
@@ -33,93 +26,109 @@ def numpy(tensors):
     return [tensor.numpy() for tensor in tensors]
 
 
+def grad_values(cell, inputs, outputs, incoming):
+    """The arguments of ``cell.grad``."""
+    kept = [getattr(outputs, name) for name in cell.kept]
+    return [
+        *inputs.values(), *kept,
+        *[incoming[name] for name in (*cell.arriving, *cell.gates)],
+    ]
+
+
+@each_block_cell
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", CELL_SHAPES)
-def test_oracle_values(shape, dtype):
-    inputs, _ = sample(shape, dtype)
-    actual = fused_rnn.gru_block_cell(**inputs)
-    expected = reference.gru_block_cell(**inputs)
-    bounds = bounded_cell(DTYPES[dtype], **inputs)
-    for name, bound in zip(CELL_OUTPUTS, bounds):
+def test_oracle_values(cell, shape, dtype):
+    inputs, _ = sample(cell, shape, dtype)
+    actual = cell.fused(*inputs.values())
+    expected = cell.reference(inputs)
+    bounds = bounds_of(cell, DTYPES[dtype], inputs)
+    for name, bound in zip(cell.outputs, bounds, strict=True):
         bound.check(getattr(actual, name), getattr(expected, name), name)
 
 
+@each_block_cell
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", CELL_SHAPES)
-def test_oracle_gradients(shape, dtype):
-    inputs, incoming = sample(shape, dtype)
-    expected = reference.gru_block_cell_grad(**inputs, **incoming)
-    bounds = bounded_cell_grad(DTYPES[dtype], **inputs, **incoming)
+def test_oracle_gradients(cell, shape, dtype):
+    inputs, incoming = sample(cell, shape, dtype)
+    expected = cell.reference_grad(inputs, incoming)
+    bounds = grad_bounds_of(cell, DTYPES[dtype], inputs, incoming)
 
     tensors = [tf.constant(value) for value in inputs.values()]
     with tf.GradientTape() as tape:
         tape.watch(tensors)
-        outputs = fused_rnn.gru_block_cell(*tensors)
+        outputs = cell.fused(*tensors)
     gradients = tape.gradient(
         outputs, tensors, [tf.constant(value) for value in incoming.values()]
     )
-    for name, gradient in zip(CELL_INPUTS, gradients):
+    for name, gradient in zip(cell.inputs, gradients):
         bounds[name].check(gradient, expected[name], name)
 
-    r, u, c, _ = outputs
-    d_r, d_u, d_c, d_h = incoming.values()
-    actual = _ops.fused_rnn_gru_block_cell_grad(
-        *tensors, r, u, c, d_h, [d_r, d_u, d_c]
-    )
-    for name, gradient in zip(("x", "h_prev", "c_bar", "r_bar_u_bar"), actual):
+    actual = cell.grad(*grad_values(cell, inputs, outputs, incoming))
+    for name, gradient in zip(cell.grad_outputs, actual, strict=True):
         bounds[name].check(gradient, expected[name], name)
 
 
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", CELL_SHAPES)
-def test_oracle_weight_gradients(shape, dtype):
+def test_oracle_weight_gradients(cell, shape, dtype):
     """The weights' gradients of gate gradients that the test makes up."""
-    inputs, incoming = sample(shape, dtype)
+    cell = BLOCK_CELLS[cell]
+    inputs, incoming = sample(cell, shape, dtype)
+    inputs.update(incoming)
     x, h_prev = inputs["x"], inputs["h_prev"]
-    r, d_c_bar, d_u_bar = (incoming[name] for name in ("d_r", "d_c", "d_u"))
-    d_gates = np.concatenate([incoming["d_h"], d_u_bar], axis=1)
-    actual = _ops.fused_rnn_gru_block_cell_weight_grad(
-        x, h_prev, r, d_c_bar, d_gates
-    )
 
     def exact(value):
         return Bounded(value.astype(np.float64), x.dtype)
 
-    ones = np.ones((1, len(x)))
-    left = np.concatenate([x, h_prev], axis=1).T
-    expected = {
-        "w_ru": exact(left) @ exact(d_gates),
+    def side_by_side(*names):
+        return np.concatenate([inputs[name] for name in names], axis=1)
+
+    if cell.cell == "gru":
+        d_gates, d_c_bar = side_by_side("d_h", "d_u"), inputs["d_c"]
+        r = inputs["d_r"]
+        actual = cell.weight_grad(x, h_prev, r, d_c_bar, d_gates)
         # The product of state and gate rounds once.
-        "w_c": exact(x.T) @ exact(d_c_bar),
-        "b_ru": exact(ones) @ exact(d_gates),
-        "b_c": exact(ones) @ exact(d_c_bar),
-    }
-    inputs_size = x.shape[1]
-    d_w_ru, d_w_c, d_b_ru, d_b_c = actual
-    for name, value in (
-        ("w_ru", d_w_ru), ("w_c", d_w_c[:inputs_size]),
-        ("b_ru", d_b_ru[None]), ("b_c", d_b_c[None]),
-    ):
-        bound = expected[name].stored()
-        bound.check(value, bound.value, name)
-    of_state = ((exact(h_prev) * exact(r)).T @ exact(d_c_bar)).stored()
-    of_state.check(d_w_c[inputs_size:], of_state.value, "w_c of the state")
+        products = [(exact(h_prev), d_gates), (exact(h_prev) * exact(r), d_c_bar)]
+    else:
+        d_gates = side_by_side("d_i", "d_ci", "d_f", "d_o")
+        actual = cell.weight_grad(x, h_prev, d_gates)
+        products = [(exact(h_prev), d_gates)]
+    ones = np.ones((1, len(x)))
+    size = x.shape[1]
+    weights, biases = actual[: len(products)], actual[len(products):]
+    for (state, d_bar), d_w, d_b in zip(products, weights, biases, strict=True):
+        for name, left, value in (
+            ("of x", exact(x), d_w[:size]), ("of h", state, d_w[size:]),
+            ("bias", exact(ones.T), d_b[None]),
+        ):
+            bound = (left.T @ exact(d_bar)).stored()
+            bound.check(value, bound.value, name)
 
 
-def test_gradient_without_gate_gradients_is_that_with_zeros():
-    inputs, incoming = sample("primes")
-    r, u, c, _ = fused_rnn.gru_block_cell(**inputs)
-    zeros = np.zeros_like(incoming["d_r"])
-    call = [*inputs.values(), r, u, c, incoming["d_h"]]
-    without = _ops.fused_rnn_gru_block_cell_grad(*call, [])
-    with_zeros = _ops.fused_rnn_gru_block_cell_grad(*call, [zeros] * 3)
-    own = tf.raw_ops.GRUBlockCellGrad(
-        x=call[0], h_prev=call[1], w_ru=call[2], w_c=call[3], b_ru=call[4],
-        b_c=call[5], r=r, u=u, c=c, d_h=call[9],
-    )
-    for a, b, c in zip(without, with_zeros, own):
+@each_block_cell
+def test_gradient_without_gate_gradients_is_that_with_zeros(cell):
+    inputs, incoming = sample(cell, "primes")
+    outputs = cell.fused(*inputs.values())
+    for name in cell.gates:
+        incoming[name] = np.zeros_like(incoming[name])
+    call = grad_values(cell, inputs, outputs, incoming)
+    without = cell.grad(*call[: -len(cell.gates)])
+    for a, b in zip(without, cell.grad(*call)):
         np.testing.assert_array_equal(a, b)
-        np.testing.assert_array_equal(a, c)
+
+
+def test_gradient_op_of_tensorflow_is_that_of_the_library():
+    cell = BLOCK_CELLS["gru"]
+    inputs, incoming = sample(cell, "primes")
+    outputs = cell.fused(*inputs.values())
+    call = grad_values(cell, inputs, outputs, incoming)[: -len(cell.gates)]
+    names = (*cell.inputs, *cell.kept, *cell.arriving)
+    own = tf.raw_ops.GRUBlockCellGrad(**dict(zip(names, call)))
+    for a, b in zip(cell.grad(*call), own):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_known_last_state_of_keras_tests():
@@ -138,86 +147,123 @@ def test_known_last_state_of_keras_tests():
 
 
 TENSORFLOW_KERNEL = """
-    import sys, numpy as np, tensorflow as tf
-    with np.load(sys.argv[1]) as file:
+    import json, sys
+    import numpy as np, tensorflow as tf
+    name, options, inputs, results = sys.argv[1:]
+    with np.load(inputs) as file:
         inputs = dict(file)
     d_h = inputs.pop("d_h")
-    r, u, c, h = tf.raw_ops.GRUBlockCell(**inputs)
-    grads = tf.raw_ops.GRUBlockCellGrad(**inputs, r=r, u=u, c=c, d_h=d_h)
-    np.savez(sys.argv[2], *[t.numpy() for t in [r, u, c, h, *grads]])
+    outputs = getattr(tf.raw_ops, name)(**inputs, **json.loads(options))
+    values = list(outputs)
+    if name == "GRUBlockCell":
+        r, u, c, h = outputs
+        values += tf.raw_ops.GRUBlockCellGrad(
+            **inputs, r=r, u=u, c=c, d_h=d_h)
+    np.savez(results, *[value.numpy() for value in values])
 """
 
 
-def test_same_as_tensorflows_own_kernel(tmp_path):
+@pytest.mark.parametrize("cell, dtype", [
+    (name, dtype) for name, cell in BLOCK_CELLS.items()
+    for dtype in cell.dtypes
+])
+def test_same_as_tensorflows_own_kernel(cell, dtype, tmp_path):
     """Against a process that never imports the package."""
-    inputs, incoming = sample("primes")
+    cell = BLOCK_CELLS[cell]
+    inputs, incoming = sample(cell, "primes", dtype)
+    units = inputs["h_prev"].shape[1]
+    absent = {} if cell.cell == "gru" else dict.fromkeys(
+        ("wci", "wcf", "wco"), np.zeros(units, inputs["x"].dtype)
+    )
     d_h = incoming["d_h"]
-    np.savez(tmp_path / "inputs.npz", **inputs, d_h=d_h)
+    np.savez(tmp_path / "inputs.npz", **{**absent, **inputs}, d_h=d_h)
     run_python(
-        TENSORFLOW_KERNEL, tmp_path / "inputs.npz", tmp_path / "out.npz"
+        TENSORFLOW_KERNEL, cell.raw_name, json.dumps(cell.options),
+        tmp_path / "inputs.npz", tmp_path / "out.npz",
     )
     with np.load(tmp_path / "out.npz") as file:
         theirs = list(file.values())
-    r, u, c, h = tf.raw_ops.GRUBlockCell(**inputs)
-    ours = [
-        r, u, c, h,
-        *tf.raw_ops.GRUBlockCellGrad(**inputs, r=r, u=u, c=c, d_h=d_h),
+    ours = list(cell.raw(*inputs.values()))
+    bounds = bounds_of(cell, DTYPES[dtype], inputs)
+    # TensorFlow rounds every step of its computation to half.
+    roundings = unit_roundoff(dtype) / unit_roundoff("float32")
+    theirs_may = [
+        roundings * bound.tolerance
+        for bound in bounds_of(cell, DTYPES["float32"], inputs)
     ]
-    # Both sides lie within the tolerance of the exact values.
-    zeros = dict.fromkeys(("d_r", "d_u", "d_c"), np.zeros_like(d_h))
-    grads = bounded_cell_grad(np.float32, **inputs, **zeros, d_h=d_h)
-    bounds = list(bounded_cell(np.float32, **inputs)) + [
-        grads[name] for name in ("x", "h_prev", "c_bar", "r_bar_u_bar")
-    ]
-    for bound, our, their in zip(bounds, ours, theirs):
+    ours_may = [bound.tolerance for bound in bounds]
+    if cell.cell == "gru":
+        ours += tf.raw_ops.GRUBlockCellGrad(
+            **inputs, r=ours[0], u=ours[1], c=ours[2], d_h=d_h
+        )
+        zeros = dict.fromkeys(incoming, np.zeros_like(d_h))
+        grads = grad_bounds_of(
+            cell, DTYPES[dtype], inputs, {**zeros, "d_h": d_h}
+        )
+        tolerances = [grads[name].tolerance for name in cell.grad_outputs]
+        ours_may += tolerances
+        theirs_may += tolerances
+    for our, their, a, b in zip(
+        ours, theirs, ours_may, theirs_may, strict=True
+    ):
         difference = np.abs(our.numpy().astype(np.float64) - their)
-        assert (difference <= 2 * bound.tolerance).all()
+        assert (difference <= a + b).all()
 
 
-def test_takes_over_tensorflows_op():
+@each_block_cell
+def test_takes_over_tensorflows_op(cell):
     """Only this library's kernels name both shapes when sizes disagree."""
-    inputs, _ = sample("primes")
-    inputs["b_c"] = inputs["b_c"][1:]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="b_c must have"):
-        tf.raw_ops.GRUBlockCell(**inputs)
+    for dtype in cell.dtypes:
+        inputs, _ = sample(cell, "primes", dtype)
+        name = cell.inputs[-1]
+        inputs[name] = inputs[name][1:]
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=f"{name} must have"
+        ):
+            cell.raw(*inputs.values())
 
 
+@each_block_cell
 @pytest.mark.parametrize("shape", ["serving", "split", "wide"])
-def test_forwarded_buffers_give_the_same_bits(shape):
-    """h_prev and x that nobody else holds are overwritten in place."""
-    inputs, incoming = sample(shape)
+def test_forwarded_buffers_give_the_same_bits(cell, shape):
+    """States and x that nobody else holds are overwritten in place."""
+    inputs, incoming = sample(cell, shape)
+    fixed = len(cell.weights)
 
     @tf.function
-    def forwarded(x, h_prev, *weights):
+    def forwarded(*values):
         # Fresh tensors of the graph whose only use is the op.
-        return fused_rnn.gru_block_cell(x, h_prev * tf.constant(1.0), *weights)
-
-    @tf.function
-    def grad_forwarded(inputs, gates, d_h):
         one = tf.constant(1.0)
-        x, h_prev, *weights = inputs
-        return _ops.fused_rnn_gru_block_cell_grad(
-            x * one, h_prev * one, *weights, *[gate * one for gate in gates],
-            d_h * one, [],
+        return cell.fused(
+            *[value * one for value in values[:-fixed]], *values[-fixed:]
         )
 
+    @tf.function
+    def grad_forwarded(*values):
+        one = tf.constant(1.0)
+        return cell.grad(*[
+            value if name in cell.weights else value * one
+            for name, value in zip(cell.grad_names(), values)
+        ])
+
     tensors = [tf.constant(value) for value in inputs.values()]
-    plain = fused_rnn.gru_block_cell(*tensors)
+    plain = cell.fused(*tensors)
     for a, b in zip(plain, forwarded(*tensors)):
         np.testing.assert_array_equal(a, b)
-    d_h = tf.constant(incoming["d_h"])
-    plain_grad = _ops.fused_rnn_gru_block_cell_grad(
-        *tensors, *plain[:3], d_h, []
-    )
-    for a, b in zip(plain_grad, grad_forwarded(tensors, plain[:3], d_h)):
+    values = grad_values(
+        cell, dict(zip(inputs, tensors)), plain,
+        {name: tf.constant(value) for name, value in incoming.items()},
+    )[: -len(cell.gates)]
+    for a, b in zip(cell.grad(*values), grad_forwarded(*values)):
         np.testing.assert_array_equal(a, b)
     for tensor, value in zip(tensors, inputs.values()):
         np.testing.assert_array_equal(tensor, value)
 
 
-def test_misaligned_rows():
+@each_block_cell
+def test_misaligned_rows(cell):
     """Rows that start anywhere, as in memory that others allocated."""
-    inputs, _ = sample("primes")
+    inputs, _ = sample(cell, "primes")
     shifted = []
     for value in inputs.values():
         buffer = np.empty(value.size + 1, value.dtype)
@@ -226,23 +272,22 @@ def test_misaligned_rows():
         shifted.append(
             tf.experimental.dlpack.from_dlpack(view.__dlpack__())
         )
-    for a, b in zip(
-        fused_rnn.gru_block_cell(*shifted), fused_rnn.gru_block_cell(**inputs)
-    ):
+    for a, b in zip(cell.fused(*shifted), cell.fused(*inputs.values())):
         np.testing.assert_array_equal(a, b)
 
 
-def test_nan_stays_in_its_row():
-    inputs, _ = sample("row_block_and_one")
-    clean = numpy(fused_rnn.gru_block_cell(**inputs))
+@each_block_cell
+def test_nan_stays_in_its_row(cell):
+    inputs, _ = sample(cell, "row_block_and_one")
+    clean = numpy(cell.fused(*inputs.values()))
     inputs["x"][4, 2] = np.nan
-    dirty = numpy(fused_rnn.gru_block_cell(**inputs))
+    dirty = numpy(cell.fused(*inputs.values()))
     for a, b in zip(clean, dirty):
         assert np.isnan(b[4]).all()
         np.testing.assert_array_equal(np.delete(a, 4, 0), np.delete(b, 4, 0))
 
 
-def test_saturated_gates():
+def test_saturated_gates_of_gru():
     """Values whose exponentials overflow or vanish."""
     ones = np.ones((1, 1), np.float32)
     for size in (1e3, 1e30, np.inf):
@@ -261,3 +306,78 @@ def test_saturated_gates():
             if np.isfinite(size) or sign > 0:
                 assert c == sign
                 assert h == gate * 0.5 + (1 - gate) * c
+
+
+def test_saturated_gates_of_lstm():
+    one = np.ones((1, 1), np.float32)
+    for size in (1e3, 1e30, np.inf):
+        for sign in (1, -1):
+            i, cs, f, o, ci, co, h = numpy(fused_rnn.lstm_block_cell(
+                one, 0.5 * one, one, np.full((2, 4), sign * size, np.float32),
+                np.zeros(4, np.float32), cell_clip=0.0,
+            ))
+            gate = 1.0 if sign > 0 else 0.0
+            assert (i, f, o, ci) == (gate, gate, gate, sign)
+            assert cs == gate * 1.5
+            np.testing.assert_allclose(co, np.tanh(gate * 1.5), rtol=2.0**-22)
+            assert h == gate * co
+
+
+def test_cell_clip():
+    """Nothing at or below zero, NaN included; the bound of the element type."""
+    cell = BLOCK_CELLS["lstm"]
+    values = cell.arguments(0, 3, 4, 5, np.float32)
+    values["cs_prev"] *= 8
+    free = fused_rnn.lstm_block_cell(**values, cell_clip=0.0)
+    for clip in (-1.0, np.nan, np.inf, 1e30):
+        other = fused_rnn.lstm_block_cell(**values, cell_clip=clip)
+        for a, b in zip(free, other):
+            np.testing.assert_array_equal(a, b)
+    assert np.abs(free.cs).max() > 3.1
+    by_default = fused_rnn.lstm_block_cell(**values)
+    np.testing.assert_array_equal(
+        by_default.cs, np.clip(free.cs, -3.0, 3.0)
+    )
+    # 3.1 is no half: what is cut off equals its rounded value, and no gradient
+    # passes there.
+    values = {
+        name: tf.constant(value, tf.float16) for name, value in values.items()
+    }
+    with tf.GradientTape() as tape:
+        tape.watch(values["b"])
+        clipped = fused_rnn.lstm_block_cell(**values, cell_clip=3.1).cs
+    gradient = tape.gradient(clipped, values["b"])
+    bound = np.float16(3.1)
+    at_bound = np.abs(clipped) == bound
+    assert np.abs(clipped).max() == bound and at_bound.any()
+    columns = np.flatnonzero(at_bound.all(axis=0))
+    assert columns.size > 0 or at_bound.sum() > 0
+    for column in columns:
+        assert (np.asarray(gradient).reshape(4, 5)[:, column] == 0).all()
+
+
+def test_peepholes_of_the_function():
+    """One that is missing counts as zeros; without them none is read."""
+    cell = BLOCK_CELLS["lstm_peephole"]
+    values = cell.arguments(0, 3, 4, 5, np.float32)
+    names = ("wci", "wcf", "wco")
+    peepholes = {name: values.pop(name) for name in names}
+    without = fused_rnn.lstm_block_cell(**values)
+
+    def assert_same(a, b):
+        for left, right in zip(a, b, strict=True):
+            np.testing.assert_array_equal(left, right)
+
+    assert_same(without, fused_rnn.lstm_block_cell(
+        **values, wci=np.full(7, np.nan, np.float32), use_peephole=False
+    ))
+    zeros = np.zeros(5, np.float32)
+    assert_same(without, fused_rnn.lstm_block_cell(**values, use_peephole=True))
+    for name in names:
+        only = {name: peepholes[name]}
+        others = {other: zeros for other in names if other != name}
+        one = fused_rnn.lstm_block_cell(**values, **only)
+        assert_same(
+            one, fused_rnn.lstm_block_cell(**values, **only, **others)
+        )
+        assert not np.array_equal(one.h, without.h)
