@@ -199,3 +199,50 @@ def plain_lstm(
     o = tf.sigmoid(o + wco * cs)
     co = tf.tanh(cs)
     return fused_rnn.LSTMBlockCellOutput(i, cs, f, o, ci, co, co * o)
+
+
+# Of the tests of derivatives.
+SHAPE = (3, 4, 5)
+
+
+@pytest.fixture(params=BLOCK_CELLS.values(), ids=BLOCK_CELLS)
+def cell(request):
+    return request.param
+
+
+def arguments_of(cell, dtype=np.float64):
+    return {
+        name: tf.constant(value)
+        for name, value in cell.arguments(0, *SHAPE, dtype).items()
+    }
+
+
+def gradients_of(cell, dtype=np.float64):
+    batch, _, units = SHAPE
+    return [
+        tf.constant(value)
+        for value in cell.gradients(1, batch, units, dtype).values()
+    ]
+
+
+@pytest.fixture
+def inputs(cell):
+    return arguments_of(cell)
+
+
+@pytest.fixture
+def incoming(cell):
+    return gradients_of(cell)
+
+
+def gradient(step, inputs, incoming):
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs = step(*inputs)
+    return tape.gradient(outputs, inputs, incoming)
+
+
+def assert_close(actual, expected):
+    # Two float64 computations of a few hundred terms of order 1.
+    for a, e in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, e, rtol=1e-11, atol=1e-12)
