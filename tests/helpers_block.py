@@ -201,6 +201,14 @@ def plain_lstm(
     return fused_rnn.LSTMBlockCellOutput(i, cs, f, o, ci, co, co * o)
 
 
+def advance(cell, step, x, states, weights):
+    """All outputs of a step, and the new states."""
+    outputs = step(x, *states, *weights)
+    return outputs, [
+        getattr(outputs, name.removesuffix("_prev")) for name in cell.states
+    ]
+
+
 # Of the tests of derivatives.
 SHAPE = (3, 4, 5)
 

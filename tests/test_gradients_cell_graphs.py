@@ -4,20 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers_block import (  # noqa: F401  fixtures among them
+    advance,
     assert_close,
     cell,
     gradient,
     incoming,
     inputs,
 )
-
-
-def advance(cell, step, x, states, weights):
-    """All outputs of a step, and the new states."""
-    outputs = step(x, *states, *weights)
-    return outputs, [
-        getattr(outputs, name.removesuffix("_prev")) for name in cell.states
-    ]
 
 
 def test_while_loop(cell, inputs):

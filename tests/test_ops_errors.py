@@ -1,49 +1,51 @@
-"""What wrong arguments of the block cell's ops bring, eagerly and in graphs."""
+"""What wrong arguments of the block cells' ops bring, eagerly and in graphs."""
 
 import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import CELL_INPUTS, cell_arguments
-
-import fused_rnn
-from fused_rnn import _library
-
-_ops = _library.load()
+from helpers_block import BLOCK_CELLS, each_block_cell
 
 BATCH, INPUTS, UNITS = 3, 4, 5
 
 # What each argument must be, in words and in sizes.
+GATE = ("[batch size, cell size]", (3, 5))
 SHAPES = {
     "x": ("[batch size, input size]", (3, 4)),
-    "h_prev": ("[batch size, cell size]", (3, 5)),
     "w_ru": ("[input size + cell size, 2 * cell size]", (9, 10)),
     "w_c": ("[input size + cell size, cell size]", (9, 5)),
     "b_ru": ("[2 * cell size]", (10,)),
     "b_c": ("[cell size]", (5,)),
+    "w": ("[input size + cell size, 4 * cell size]", (9, 20)),
+    "b": ("[4 * cell size]", (20,)),
+    **dict.fromkeys(("wci", "wcf", "wco"), ("[cell size]", (5,))),
+    "d_r_bar_u_bar": ("[batch size, 2 * cell size]", (3, 10)),
+    "d_gates_bar": ("[batch size, 4 * cell size]", (3, 20)),
 }
-GATE = ("[batch size, cell size]", (3, 5))
-GRAD_SHAPES = {
-    **SHAPES,
-    **dict.fromkeys(("r", "u", "c", "d_h", "d_r", "d_u", "d_c"), GATE),
-}
+# As many sizes of each cell as there can be wrong.
+CELLS = {name: BLOCK_CELLS[name] for name in ("gru", "lstm_peephole")}
+each_cell = pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
 
 
-def arguments(dtype=np.float32):
-    return cell_arguments(0, BATCH, INPUTS, UNITS, dtype)
+def shape_of(name):
+    return SHAPES.get(name, GATE)
 
 
-def grad_arguments():
-    values = arguments()
-    for name in list(GRAD_SHAPES)[6:]:
-        values[name] = np.full((BATCH, UNITS), 0.5, np.float32)
-    return values
+def arguments(cell, dtype=np.float32):
+    return cell.arguments(0, BATCH, INPUTS, UNITS, dtype)
 
 
-def call_grad(values):
-    values = list(values.values())
-    return _ops.fused_rnn_gru_block_cell_grad(*values[:10], values[10:])
+def zeros(names):
+    return {name: np.zeros(shape_of(name)[1], np.float32) for name in names}
+
+
+def call_grad(cell, values):
+    return cell.grad(*values.values())
+
+
+def call_cell(cell, values):
+    return cell.fused(*values.values())
 
 
 def wrong_shapes(shape):
@@ -61,87 +63,78 @@ def text(shape):
     return "[" + ",".join(map(str, shape)) + "]"
 
 
-# x and h_prev state the sizes, so that a wrong one shows in the next argument
-# that disagrees: rank or axis -> the argument named.
-def named(name, wrong):
-    if name == "x" and len(wrong) == 2:
-        return "h_prev" if wrong[0] != BATCH else "w_ru"
-    if name == "h_prev" and len(wrong) == 2 and wrong[1] != UNITS:
-        return "w_ru"
+def next_that_disagrees(cell, name, wrong, names):
+    """x and the first state say the sizes, so that a wrong one of theirs shows
+    in the next argument that disagrees, which is the one named."""
+    first_state = names[1]
+    if len(wrong) != 2:
+        return name
+    if name == "x":
+        if wrong[0] != BATCH:
+            return first_state
+        return next(n for n in names[2:] if shape_of(n) != GATE)
+    if name == first_state and wrong[1] != UNITS:
+        return names[2]
     return name
 
 
-def cases(shapes):
+def cases(names_of):
     return [
-        pytest.param(name, wrong, id=f"{name}-{text(wrong)}")
-        for name, (_, shape) in shapes.items()
-        for wrong in wrong_shapes(shape)
+        pytest.param(cell, name, wrong, id=f"{cell}-{name}-{text(wrong)}")
+        for cell in CELLS.values() for name in names_of(cell)
+        for wrong in wrong_shapes(shape_of(name)[1])
     ]
 
 
-def check_message(message, name, wrong, shapes):
-    culprit = named(name, wrong)
-    words, _ = shapes[culprit]
-    assert f"{culprit} must have shape {words}" in message
+def check_message(message, cell, name, wrong, names):
+    culprit = next_that_disagrees(cell, name, wrong, names)
+    assert f"{culprit} must have shape {shape_of(culprit)[0]}" in message
     # What came: the wrong shape itself, of whichever argument.
     assert text(wrong) in message
-    if culprit != name or name not in ("x", "h_prev"):
+    if culprit != name or name not in names[:2]:
         expected = re.search(r"= (\[[\d,]*\]), got (\[[\d,]*\])", message)
         assert expected and expected[1] != expected[2]
-        assert "(x is [" in message and "h_prev is [" in message
+        assert "(x is [" in message and f"{names[1]} is [" in message
 
 
-@pytest.mark.parametrize("name, wrong", cases(SHAPES))
-def test_wrong_shape(name, wrong):
-    values = arguments()
+@pytest.mark.parametrize("cell, name, wrong", cases(lambda cell: cell.inputs))
+def test_wrong_shape(cell, name, wrong):
+    values = arguments(cell)
+    values[name] = np.zeros(wrong, np.float32)
+    for call in (cell.fused, cell.raw):
+        with pytest.raises(tf.errors.InvalidArgumentError) as error:
+            call(*values.values())
+        check_message(str(error.value), cell, name, wrong, cell.inputs)
+
+
+@pytest.mark.parametrize(
+    "cell, name, wrong", cases(lambda cell: cell.grad_names())
+)
+def test_wrong_shape_of_gradient(cell, name, wrong):
+    values = zeros(cell.grad_names())
     values[name] = np.zeros(wrong, np.float32)
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
-        fused_rnn.gru_block_cell(**values)
-    check_message(str(error.value), name, wrong, SHAPES)
-    with pytest.raises(tf.errors.InvalidArgumentError) as error:
-        tf.raw_ops.GRUBlockCell(**values)
-    check_message(str(error.value), name, wrong, SHAPES)
+        call_grad(cell, values)
+    check_message(str(error.value), cell, name, wrong, cell.grad_names())
 
 
-@pytest.mark.parametrize("name, wrong", cases(GRAD_SHAPES))
-def test_wrong_shape_of_gradient(name, wrong):
-    values = grad_arguments()
-    values[name] = np.zeros(wrong, np.float32)
-    with pytest.raises(tf.errors.InvalidArgumentError) as error:
-        call_grad(values)
-    check_message(str(error.value), name, wrong, GRAD_SHAPES)
-
-
-WEIGHT_GRAD_SHAPES = {
-    "x": SHAPES["x"], "h_prev": SHAPES["h_prev"], "r": GATE, "d_c_bar": GATE,
-    "d_r_bar_u_bar": ("[batch size, 2 * cell size]", (3, 10)),
-}
-
-
-@pytest.mark.parametrize("name, wrong", [
+@pytest.mark.parametrize("cell, name, wrong", [
     # x alone has the input size, and any will do.
-    case for case in cases(WEIGHT_GRAD_SHAPES)
-    if case.values not in [("x", (3, 5)), ("x", (3, 3))]
+    case for case in cases(lambda cell: cell.weight_grad_inputs)
+    if case.values[1:] not in [("x", (3, 5)), ("x", (3, 3))]
 ])
-def test_wrong_shape_of_weight_gradient(name, wrong):
-    values = {
-        name: np.zeros(shape, np.float32)
-        for name, (_, shape) in WEIGHT_GRAD_SHAPES.items()
-    }
-    call = _ops.fused_rnn_gru_block_cell_weight_grad
-    call(*values.values())
+def test_wrong_shape_of_weight_gradient(cell, name, wrong):
+    names = cell.weight_grad_inputs
+    values = zeros(names)
+    cell.weight_grad(*values.values())
     values[name] = np.zeros(wrong, np.float32)
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
-        call(*values.values())
-    culprit = name
-    if len(wrong) == 2 and name == "x":
-        culprit = "h_prev"
-    elif len(wrong) == 2 and name == "h_prev" and wrong[1] != UNITS:
-        culprit = "r"
+        cell.weight_grad(*values.values())
+    culprit = next_that_disagrees(cell, name, wrong, names)
     assert f"{culprit} must have shape" in str(error.value)
     assert text(wrong) in str(error.value)
     with pytest.raises(ValueError, match="must have shape") as error:
-        in_graph(lambda values: call(*values.values()), values)
+        in_graph(lambda values: cell.weight_grad(*values.values()), values)
     assert text(wrong) in str(error.value)
 
 
@@ -156,129 +149,144 @@ def in_graph(call, values, specs=None):
         })
 
 
-def call_cell(values):
-    return fused_rnn.gru_block_cell(**values)
-
-
-@pytest.mark.parametrize("name, wrong", cases(GRAD_SHAPES))
-def test_contradiction_is_found_while_the_graph_is_built(name, wrong):
-    values = grad_arguments()
+@pytest.mark.parametrize(
+    "cell, name, wrong", cases(lambda cell: cell.grad_names())
+)
+def test_contradiction_is_found_while_the_graph_is_built(cell, name, wrong):
+    values = zeros(cell.grad_names())
     values[name] = np.zeros(wrong, np.float32)
     with pytest.raises(ValueError, match="must have shape") as error:
-        in_graph(call_grad, values)
+        in_graph(lambda values: call_grad(cell, values), values)
     assert text(wrong) in str(error.value)
-    if name in SHAPES:
-        del values["d_r"], values["d_u"], values["d_c"], values["d_h"]
-        del values["r"], values["u"], values["c"]
+    if name in cell.inputs:
+        values = {name: values[name] for name in cell.inputs}
         with pytest.raises(ValueError, match="must have shape") as error:
-            in_graph(call_cell, values)
+            in_graph(lambda values: call_cell(cell, values), values)
         assert text(wrong) in str(error.value)
 
 
-@pytest.mark.parametrize("source", ["x", *list(GRAD_SHAPES)[2:]])
-def test_sizes_are_inferred_from_any_input(source):
+@pytest.mark.parametrize("cell, source", [
+    pytest.param(cell, source, id=f"{cell}-{source}")
+    for cell in CELLS.values() for source in cell.grad_names()
+])
+def test_sizes_are_inferred_from_any_input(cell, source):
     """All shapes unknown but one, and what it alone determines."""
-    values = grad_arguments()
+    values = zeros(cell.grad_names())
     unknown = {
         name: [None] * value.ndim
         for name, value in values.items() if name != source
     }
-    d_x, d_h_prev, d_c_bar, d_gates = in_graph(call_grad, values, unknown)
-    batch, inputs, units = d_x.shape[0], d_x.shape[1], d_h_prev.shape[1]
-    knows_units = source not in ("x",)
-    assert units == (UNITS if knows_units else None)
-    assert d_gates.shape[1] == (2 * UNITS if knows_units else None)
-    assert inputs == (INPUTS if source in ("x", "w_ru", "w_c") else None)
-    knows_batch = source not in ("w_ru", "w_c", "b_ru", "b_c")
-    for tensor in (d_x, d_h_prev, d_c_bar, d_gates):
-        assert tensor.shape[0] == (BATCH if knows_batch else None)
-    assert d_c_bar.shape.as_list() == d_h_prev.shape.as_list()
-    assert batch == d_h_prev.shape[0]
+    outputs = in_graph(lambda values: call_grad(cell, values), values, unknown)
+    words = shape_of(source)[0]
+    batch = BATCH if "batch size" in words else None
+    # Rows of both alone say neither.
+    units = UNITS if re.search("cell size]", words) else None
+    inputs = INPUTS if source == "x" or "input size +" in words else None
+    for name, output in zip(cell.grad_outputs, outputs):
+        columns = inputs
+        if name != "x":
+            times = {"r_bar_u_bar": 2, "gates_bar": 4}.get(name, 1)
+            columns = units and times * units
+        assert output.shape.as_list() == [batch, columns]
 
 
-def test_cell_size_follows_from_rows_and_input_size():
-    values = arguments()
+@each_cell
+def test_cell_size_follows_from_rows_and_input_size(cell):
+    values = arguments(cell)
     unknown = {
         name: [None] * value.ndim for name, value in values.items()
     }
-    specs = {**unknown, "x": [None, INPUTS], "w_c": [INPUTS + UNITS, None]}
-    outputs = in_graph(call_cell, values, specs)
-    for output in outputs:
+    rows = cell.weights[0]
+    specs = {**unknown, "x": [None, INPUTS], rows: [INPUTS + UNITS, None]}
+
+    def call(values):
+        return call_cell(cell, values)
+
+    for output in in_graph(call, values, specs):
         assert output.shape.as_list() == [None, UNITS]
     # Unknown ranks are no contradiction, and outputs still are matrices.
-    ranks = in_graph(call_cell, values, dict.fromkeys(values, None))
-    assert [output.shape.rank for output in ranks] == [2] * 4
+    for output in in_graph(call, values, dict.fromkeys(values, None)):
+        assert output.shape.rank == 2
 
 
-@pytest.mark.parametrize("name", CELL_INPUTS)
-def test_wrong_dtype(name):
-    values = arguments()
+@pytest.mark.parametrize("cell, name", [
+    pytest.param(cell, name, id=f"{cell}-{name}")
+    for cell in CELLS.values() for name in cell.inputs
+])
+def test_wrong_dtype(cell, name):
+    values = arguments(cell)
     values[name] = values[name].astype(np.float64)
     with pytest.raises(TypeError) as error:
-        fused_rnn.gru_block_cell(**values)
+        call_cell(cell, values)
     # x sets the dtype, so that the next argument disagrees with it.
-    culprit = "h_prev" if name == "x" else name
+    culprit = cell.inputs[1] if name == "x" else name
     assert f"{culprit} must have the dtype of x" in str(error.value)
     assert {"float32", "float64"} <= set(re.findall(r"\w+", str(error.value)))
 
 
+@each_cell
 @pytest.mark.parametrize("dtype", [np.int32, np.complex64, np.bool_])
-def test_unsupported_dtype(dtype):
+def test_unsupported_dtype(cell, dtype):
     values = {
-        name: value.astype(dtype) for name, value in arguments().items()
+        name: value.astype(dtype) for name, value in arguments(cell).items()
     }
     with pytest.raises(TypeError, match="x must have dtype float32") as error:
-        fused_rnn.gru_block_cell(**values)
+        call_cell(cell, values)
     assert np.dtype(dtype).name in str(error.value)
 
 
-def test_not_a_tensor():
-    values = arguments()
-    values["w_c"] = object()
-    with pytest.raises((TypeError, ValueError), match="w_c must be a tensor"):
-        fused_rnn.gru_block_cell(**values)
+@each_cell
+def test_not_a_tensor(cell):
+    values = arguments(cell)
+    name = cell.weights[0]
+    values[name] = object()
+    with pytest.raises(
+        (TypeError, ValueError), match=f"{name} must be a tensor"
+    ):
+        call_cell(cell, values)
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_wrong_number_of_gate_gradients(count):
-    values = list(grad_arguments().values())
-    gates = values[10:11] * count
-    message = "d_r, d_u and d_c"
+@each_cell
+@pytest.mark.parametrize("change", [1, -1])
+def test_wrong_number_of_gate_gradients(cell, change):
+    values = list(zeros(cell.grad_names()).values())
+    values = values + values[-1:] if change > 0 else values[:-1]
+    message = f"{', '.join(cell.gates[:-1])} and {cell.gates[-1]}; got"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        _ops.fused_rnn_gru_block_cell_grad(*values[:10], gates)
+        cell.grad(*values)
     with tf.Graph().as_default():
         with pytest.raises(ValueError, match=message):
-            _ops.fused_rnn_gru_block_cell_grad(*values[:10], gates)
+            cell.grad(*values)
 
 
+@each_cell
 @pytest.mark.parametrize("inputs, units", [
     (2**62, 2**62),  # input size + cell size overflows
-    (0, 2**62),  # 2 * cell size overflows
+    (0, 2**62),  # a multiple of the cell size does
+    (2**40, 2**40),  # the elements of the weights do
 ])
-def test_sizes_that_overflow(inputs, units):
+def test_sizes_that_overflow(cell, inputs, units):
     """Empty tensors may claim any size."""
-    @tf.function(
-        input_signature=[tf.TensorSpec([None, None])] * 4
-        + [tf.TensorSpec([None])] * 2
-    )
+    @tf.function(input_signature=[
+        tf.TensorSpec([None] * len(shape_of(name)[1])) for name in cell.inputs
+    ])
     def call(*values):
-        return fused_rnn.gru_block_cell(*values)
+        return cell.fused(*values)
 
-    def empty(*shape):
-        return tf.zeros(shape)
-
+    empty = {
+        name: tf.zeros([0] * len(shape_of(name)[1])) for name in cell.inputs
+    }
+    empty["x"] = tf.zeros([0, inputs])
+    empty.update({name: tf.zeros([0, units]) for name in cell.states})
     with pytest.raises(tf.errors.InvalidArgumentError, match="below 2\\^63"):
-        call(
-            empty(0, inputs), empty(0, units), empty(0, 0), empty(0, 0),
-            empty(0), empty(0),
-        )
+        call(*empty.values())
 
 
-def test_enormous_empty_batch():
+@each_block_cell
+def test_enormous_empty_batch(cell):
     """No loop runs over rows that hold nothing."""
     batch = 2**40
-    h = fused_rnn.gru_block_cell(
-        tf.zeros([batch, 0]), tf.zeros([batch, 0]), tf.zeros([0, 0]),
-        tf.zeros([0, 0]), tf.zeros([0]), tf.zeros([0]),
-    ).h
-    assert h.shape == [batch, 0]
+    values = cell.arguments(0, 0, 0, 0, np.float32)
+    for name in ("x", *cell.states):
+        values[name] = tf.zeros([batch, 0])
+    assert cell.fused(*values.values()).h.shape == [batch, 0]

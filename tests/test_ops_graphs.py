@@ -1,23 +1,26 @@
-"""The block cell where TensorFlow takes graphs: strategies, files, sessions."""
+"""The block cells where TensorFlow takes graphs: strategies, files, sessions."""
+
+import json
 
 import numpy as np
+import pytest
 import tensorflow as tf
-from helpers import CELL_INPUTS, cell_arguments, run_python
-
-import fused_rnn
+from helpers import run_python
+from helpers_block import BLOCK_CELLS, advance, each_block_cell
 
 SHAPE = (4, 3, 5)
 
 
-def arguments(seed=0):
-    return cell_arguments(seed, *SHAPE, np.float32)
+def arguments(cell, seed=0):
+    return cell.arguments(seed, *SHAPE, np.float32)
 
 
 STRATEGY = """
     import sys
     import numpy as np, tensorflow as tf, fused_rnn
-    from helpers import cell_arguments
+    from helpers_block import BLOCK_CELLS, advance
 
+    cell = BLOCK_CELLS[sys.argv[1]]
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(
         cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -26,18 +29,19 @@ STRATEGY = """
         "one device": tf.distribute.OneDeviceStrategy("CPU:1"),
         "mirrored": tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
     }
-    inputs = cell_arguments(0, 8, 3, 5, np.float64)
-    x, h_prev, *weights = inputs.values()
-    dataset = tf.data.Dataset.from_tensor_slices((x, h_prev)).batch(8)
+    inputs = cell.arguments(0, 8, 3, 5, np.float64)
+    weights = [inputs[name] for name in cell.weights]
+    dataset = tf.data.Dataset.from_tensor_slices(
+        tuple(inputs[name] for name in ("x", *cell.states))).batch(8)
     results = {}
     for name, strategy in strategies.items():
         with strategy.scope():
             variables = [tf.Variable(w) for w in weights]
 
-        def step(x, h_prev):
+        def step(x, *states):
             with tf.GradientTape() as tape:
-                h = fused_rnn.gru_block_cell(x, h_prev, *variables).h
-                loss = tf.reduce_sum(h ** 2)
+                _, states = advance(cell, cell.fused, x, states, variables)
+                loss = sum(tf.reduce_sum(state ** 2) for state in states)
             gradients = tape.gradient(loss, variables)
             context = tf.distribute.get_replica_context()
             gradients = context.all_reduce("sum", gradients)
@@ -63,118 +67,129 @@ STRATEGY = """
 """
 
 
-def test_distribution_strategies():
+@pytest.mark.parametrize("cell", ["gru", "lstm_peephole"])
+def test_distribution_strategies(cell):
     """Two logical CPUs have to be set up before anything runs."""
-    assert "same weights" in run_python(STRATEGY)
+    assert "same weights" in run_python(STRATEGY, cell)
 
 
 FREEZE = """
-    import sys
+    import json, sys
     import numpy as np, tensorflow as tf
-    with np.load(sys.argv[1]) as file:
+    op, states, weights, options, values, graph_file, results = sys.argv[1:]
+    states, weights, options = map(json.loads, (states, weights, options))
+    with np.load(values) as file:
         values = dict(file)
     tf.compat.v1.disable_v2_behavior()
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [4, None, 3], name="x")
-        weights = {n: tf.constant(values[n])
-                   for n in ("w_ru", "w_c", "b_ru", "b_c")}
-        def body(t, h):
-            cell = tf.raw_ops.GRUBlockCell(x=x[:, t], h_prev=h, **weights)
-            return t + 1, cell.h
-        _, h = tf.compat.v1.while_loop(
-            lambda t, h: t < tf.shape(x)[1], body,
-            (0, tf.constant(values["h_prev"])))
-        tf.identity(h, name="state")
+        constants = {n: tf.constant(values[n]) for n in weights}
+        def body(t, *before):
+            cell = getattr(tf.raw_ops, op)(
+                x=x[:, t], **dict(zip(states, before)), **constants, **options)
+            after = [getattr(cell, n.removesuffix("_prev")) for n in states]
+            return t + 1, *after
+        _, *last = tf.compat.v1.while_loop(
+            lambda t, *_: t < tf.shape(x)[1], body,
+            (0, *[tf.constant(values[n]) for n in states]))
+        tf.identity(tf.concat(last, 1), name="state")
         with tf.compat.v1.Session() as session:
             state = session.run("state:0", {"x:0": values["x"]})
-    with open(sys.argv[2], "wb") as file:
+    with open(graph_file, "wb") as file:
         file.write(graph.as_graph_def().SerializeToString())
-    np.save(sys.argv[3], state)
+    np.save(results, state)
 """
 
 
-def test_frozen_graph_of_version_1(tmp_path):
+@pytest.mark.parametrize("cell", ["gru", "lstm_peephole"])
+def test_frozen_graph_of_version_1(cell, tmp_path):
     """A GraphDef written without the package; constants in place of weights."""
-    values = arguments()
+    cell = BLOCK_CELLS[cell]
+    values = arguments(cell)
     values["x"] = np.random.default_rng(5).standard_normal(
         (4, 6, 3)
     ).astype(np.float32)
     np.savez(tmp_path / "values.npz", **values)
     run_python(
-        FREEZE, tmp_path / "values.npz", tmp_path / "graph.pb",
-        tmp_path / "state.npy",
+        FREEZE, cell.raw_name,
+        *map(json.dumps, (cell.states, cell.weights, cell.options)),
+        tmp_path / "values.npz", tmp_path / "graph.pb", tmp_path / "state.npy",
     )
     graph_def = tf.compat.v1.GraphDef.FromString(
         (tmp_path / "graph.pb").read_bytes()
     )
     kinds = {node.op for node in graph_def.node}
-    assert {"GRUBlockCell", "Enter", "NextIteration"} <= kinds
+    assert {cell.raw_name, "Enter", "NextIteration"} <= kinds
 
-    h = values["h_prev"]
+    states = [values[name] for name in cell.states]
+    weights = [values[name] for name in cell.weights]
     for t in range(6):
-        h = fused_rnn.gru_block_cell(
-            values["x"][:, t], h,
-            *[values[name] for name in CELL_INPUTS[2:]],
-        ).h
+        _, states = advance(
+            cell, cell.fused, values["x"][:, t], states, weights
+        )
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
         with tf.compat.v1.Session(graph=graph) as session:
             state = session.run("state:0", {"x:0": values["x"]})
     # The same kernel in the graph and out of it; TensorFlow's own kernel
     # differs by the order of its sums of eight terms.
-    np.testing.assert_array_equal(state, h)
+    np.testing.assert_array_equal(state, np.concatenate(states, 1))
     np.testing.assert_allclose(
         state, np.load(tmp_path / "state.npy"), atol=64 * 2.0**-24
     )
 
 
-def test_saved_function(tmp_path):
+@each_block_cell
+def test_saved_function(cell, tmp_path):
     class Module(tf.Module):
         def __init__(self, weights):
             super().__init__()
             self.weights = [tf.Variable(weight) for weight in weights]
 
         @tf.function(
-            input_signature=[
-                tf.TensorSpec([None, SHAPE[1]]), tf.TensorSpec([None, SHAPE[2]])
-            ]
+            input_signature=[tf.TensorSpec([None, SHAPE[1]])]
+            + [tf.TensorSpec([None, SHAPE[2]])] * len(cell.states)
         )
-        def step(self, x, h_prev):
-            return fused_rnn.gru_block_cell(x, h_prev, *self.weights).h
+        def step(self, *values):
+            return cell.fused(*values, *self.weights).h
 
-    x, h_prev, *weights = arguments().values()
-    module = Module(weights)
+    values = list(arguments(cell).values())
+    module = Module(values[-len(cell.weights):])
+    values = values[: -len(cell.weights)]
     tf.saved_model.save(module, str(tmp_path))
     loaded = tf.saved_model.load(str(tmp_path))
-    expected = module.step(x, h_prev)
-    np.testing.assert_array_equal(loaded.step(x, h_prev), expected)
+    expected = module.step(*values)
+    np.testing.assert_array_equal(loaded.step(*values), expected)
     # A loaded function is differentiable as the original is.
     for function in (module, loaded):
         with tf.GradientTape() as tape:
-            h = function.step(x, h_prev)
+            h = function.step(*values)
         gradients = tape.gradient(h, function.weights)
-        assert [g.shape for g in gradients] == [w.shape for w in weights]
+        assert [g.shape for g in gradients] == [
+            w.shape for w in module.weights
+        ]
 
 
-def test_dynamic_shapes_retrace_nothing():
+@each_block_cell
+def test_dynamic_shapes_retrace_nothing(cell):
     traces = []
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None, None])] * 4
-        + [tf.TensorSpec([None])] * 2
-    )
+    @tf.function(input_signature=[
+        tf.TensorSpec([None] * value.ndim)
+        for value in arguments(cell).values()
+    ])
     def step(*values):
         traces.append(1)
         with tf.GradientTape() as tape:
             tape.watch(values)
-            outputs = fused_rnn.gru_block_cell(*values)
+            outputs = cell.fused(*values)
         return outputs, tape.gradient(outputs, values)
 
     for shape in ((1, 2, 3), (4, 3, 2), (0, 2, 3), (2, 0, 3), (2, 3, 0)):
-        values = cell_arguments(0, *shape, np.float32)
+        values = cell.arguments(0, *shape, np.float32)
         outputs, gradients = step(*values.values())
         for output in outputs:
             assert output.shape == [shape[0], shape[2]]
-        for gradient, value in zip(gradients, values.values()):
+        for gradient, value in zip(gradients, values.values(), strict=True):
             assert gradient.shape == value.shape
     assert len(traces) == 1

@@ -5,24 +5,27 @@ import concurrent.futures
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import cell_arguments, rnn_arguments, run_python
+from helpers import rnn_arguments, run_python
+from helpers_block import BLOCK_CELLS
 from helpers_rnn import CELLS, fused
-
-import fused_rnn
 
 SESSIONS = """
     import hashlib, sys
     import numpy as np, tensorflow as tf, fused_rnn
-    from helpers import cell_arguments, rnn_arguments
+    from helpers import rnn_arguments
+    from helpers_block import BLOCK_CELLS
     from helpers_rnn import CELLS, differentiable, fused
     tf.compat.v1.disable_eager_execution()
 
-    def cell(seed, *shape):
-        inputs = cell_arguments(seed, *shape, np.float32)
-        tensors = [tf.constant(value) for value in inputs.values()]
-        outputs = list(fused_rnn.gru_block_cell(*tensors))
-        # Not the weights' gradients: TensorFlow computes those.
-        return outputs + tf.gradients(outputs, tensors[:2])
+    def cell(seed, *shape, name="gru"):
+        case = BLOCK_CELLS[name]
+        inputs = case.arguments(seed, *shape, np.float32)
+        tensors = {n: tf.constant(value) for n, value in inputs.items()}
+        outputs = list(case.fused(*tensors.values()))
+        # Not the peepholes' gradients: TensorFlow computes those.
+        return outputs + tf.gradients(outputs, [
+            tensor for n, tensor in tensors.items()
+            if n not in ("wci", "wcf", "wco")])
 
     def sequence(seed, *shape, name):
         case = CELLS[name]
@@ -40,6 +43,8 @@ SESSIONS = """
             (cell, (3, 64, 256), {}),
             (cell, (67, 130, 200), {}),
             (cell, (256, 40, 33), {}),
+            (cell, (1, 300, 700), dict(name="lstm")),
+            (cell, (67, 130, 200), dict(name="lstm_peephole")),
             (sequence, (1, 20, 100, 300), dict(name="gru_after")),
             (sequence, (1, 20, 100, 300), dict(name="gru_before")),
             (sequence, (1, 20, 100, 300), dict(name="lstm")),
@@ -70,8 +75,9 @@ def test_same_bits_for_any_number_of_threads():
 
 
 def cell(index):
-    values = cell_arguments(index, 1 + 33 * (index % 3), 20, 40, np.float32)
-    return fused_rnn.gru_block_cell(**values).h
+    case = list(BLOCK_CELLS.values())[index % 3]
+    values = case.arguments(index, 1 + 33 * (index // 2), 20, 40, np.float32)
+    return case.fused(*values.values()).h
 
 
 def sequence(index):
