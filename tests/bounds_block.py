@@ -18,10 +18,25 @@ def grad_bounds_of(cell, dtype, values, incoming):
     return _Lstm(dtype, **values, **cell.options).gradients(**incoming)
 
 
+def block_lstm_bounds(dtype, steps, x, cs_prev, h_prev, order, **arguments):
+    """Bounds of BlockLSTM's outputs by step; each a list in order."""
+    c, h = Bounded(cs_prev, dtype), Bounded(h_prev, dtype)
+    results = []
+    for t in range(steps):
+        step = _Lstm(dtype, x[t], c, h, order=order, **arguments)
+        # The states are carried as they are computed.
+        c, h = step.c, step.h
+        results.append(step.outputs)
+    return results
+
+
 class _Lstm:
+    """One step; `order` names the columns of w."""
+
     def __init__(
         self, dtype, x, cs_prev, h_prev, w, b, wci=None, wcf=None, wco=None, *,
-        forget_bias=1.0, cell_clip, use_peephole=False,
+        order=("i", "ci", "f", "o"), forget_bias=1.0, cell_clip,
+        use_peephole=False,
     ):
         self.dtype, self.clip = dtype, cell_clip
         self.x, self.c_prev, self.h_prev, self.w, b = (
@@ -29,9 +44,10 @@ class _Lstm:
         )
         self.peepholes = None
         bars = concatenate([self.x, self.h_prev]) @ self.w + b
+        columns = np.split(np.arange(bars.value.shape[1]), 4)
         i, ci, f, o = (
-            bars[:, columns]
-            for columns in np.split(np.arange(bars.value.shape[1]), 4)
+            bars[:, columns[order.index(name)]]
+            for name in ("i", "ci", "f", "o")
         )
         f = f + forget_bias
         if use_peephole:
@@ -48,11 +64,14 @@ class _Lstm:
         if use_peephole:
             o = o + c * self.peepholes[2]
         o, co = o.sigmoid(), c.tanh()
-        values = (i, c, f, o, ci, co, o * co)
+        self.c, self.h = c, o * co
+        values = (i, c, f, o, ci, co, self.h)
         self.outputs = [value.stored() for value in values]
 
-    def bounded(self, array):
-        return Bounded(array, self.dtype)
+    def bounded(self, value):
+        if isinstance(value, Bounded):
+            return value
+        return Bounded(value, self.dtype)
 
     def pass_on(self, d_c):
         """What gets through where the cell state was cut off."""

@@ -9,7 +9,7 @@ from fused_rnn import _library
 
 ORACLE_TESTS = [
     str(pathlib.Path(__file__).with_name(name))
-    for name in ("test_ops_cell.py", "test_ops_rnn.py")
+    for name in ("test_ops_cell.py", "test_block_lstm.py", "test_ops_rnn.py")
 ]
 
 CALL = """
