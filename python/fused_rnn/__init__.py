@@ -17,6 +17,7 @@ _TENSORFLOW_NAMES: dict[str, str] = {
     "GRUCell": "layers",
     "GRUOutput": "ops",
     "LSTM": "layers",
+    "LSTMBlockCell": "layers",
     "LSTMBlockCellOutput": "ops",
     "LSTMCell": "layers",
     "LSTMOutput": "ops",

@@ -6,7 +6,7 @@ of Keras' layers; what they share is in ``_base``, what tells one cell from
 another in ``_kinds``.
 """
 
-from fused_rnn.layers.block_cell import GRUBlockCell
+from fused_rnn.layers.block_cell import GRUBlockCell, LSTMBlockCell
 from fused_rnn.layers.gru import GRU, GRUCell
 from fused_rnn.layers.lstm import LSTM, LSTMCell
 from fused_rnn.layers.rnn import RNN
@@ -17,6 +17,7 @@ __all__ = [
     "GRUBlockCell",
     "GRUCell",
     "LSTM",
+    "LSTMBlockCell",
     "LSTMCell",
     "RNN",
     "SimpleRNN",
