@@ -69,6 +69,42 @@ def test_block_cell(bias):
         assert_same(weights.block_cell_to_keras(*block), keras)
 
 
+@pytest.mark.parametrize("forget_bias", [0.0, 1.0])
+@pytest.mark.parametrize("bias", [True, False])
+def test_lstm_block_cell(bias, forget_bias):
+    case = CASES["lstm"]
+    keras = keras_weights(case, bias)
+    x, (h, c) = draw_x_and_states(case)
+    w, b = weights.keras_to_lstm_block_cell(*keras, forget_bias=forget_bias)
+    step = reference.lstm_block_cell(
+        x, c, h, w, 0.0, 0.0, 0.0, b, forget_bias=forget_bias, cell_clip=0.0
+    )
+    assert_states([step.h, step.cs], expected_states(case, x, [h, c], keras))
+    if bias:
+        back = weights.lstm_block_cell_to_keras(w, b, forget_bias=forget_bias)
+        assert_states(back, keras)
+
+
+@pytest.mark.parametrize("peepholes", [False, True])
+@pytest.mark.parametrize("scope", ["", "rnn/lstm_cell"])
+def test_tf1_lstm_block_cell(peepholes, scope):
+    block = list(weights.keras_to_lstm_block_cell(
+        *keras_weights(CASES["lstm"])
+    ))
+    names = ["kernel", "bias"]
+    if peepholes:
+        names += ["w_i_diag", "w_f_diag", "w_o_diag"]
+        block += list(np.random.default_rng(2).normal(size=(3, UNITS)))
+    prefix = scope + "/" if scope else ""
+    variables = dict(zip([prefix + name for name in names], block))
+    assert_same(weights.tf1_to_lstm_block_cell(variables, scope), block)
+    variables[prefix + names[-1]] = np.zeros(3)
+    with pytest.raises(ValueError, match=f"{names[-1]}: expected shape"):
+        weights.tf1_to_lstm_block_cell(variables, scope)
+    with pytest.raises(KeyError, match="no LSTMBlockCell under 'other/'"):
+        weights.tf1_to_lstm_block_cell(variables, "other")
+
+
 @pytest.mark.parametrize("names", [
     ("gates/kernel", "gates/bias", "candidate/kernel", "candidate/bias"),
     ("w_ru", "b_ru", "w_c", "b_c"),

@@ -15,6 +15,7 @@ shapes tell which cell it is.
     textbook           z r h    3 x [H+I,H]    3 x [H]
     LSTM
     Keras              i f c o  [I,4H] [H,4H]  [4H]
+    TF block cell      i c f o  [I+H,4H]       [4H]
     PyTorch            i f g o  [4H,I] [4H,H]  [4H] [4H]
     ONNX               i o f c  [4H,I] [4H,H]  [8H]
     cuDNN canonical    i f c o  8 x [H,I or H] 8 x [H]
@@ -37,9 +38,13 @@ functions: no conversion leads from one to the other.
 
 from fused_rnn.weights._block_cell import (
     BlockCellWeights,
+    LSTMBlockCellWeights,
     block_cell_to_keras,
     keras_to_block_cell,
+    keras_to_lstm_block_cell,
+    lstm_block_cell_to_keras,
     tf1_to_block_cell,
+    tf1_to_lstm_block_cell,
 )
 from fused_rnn.weights._cudnn import (
     CudnnWeights,
@@ -62,20 +67,24 @@ __all__ = [
     "BlockCellWeights",
     "CudnnWeights",
     "KerasWeights",
+    "LSTMBlockCellWeights",
     "OnnxWeights",
     "block_cell_to_keras",
     "cudnn_to_keras",
     "keras_to_block_cell",
     "keras_to_cudnn",
+    "keras_to_lstm_block_cell",
     "keras_to_onnx",
     "keras_to_textbook_gru",
     "keras_to_textbook_lstm",
     "keras_to_textbook_rnn",
     "keras_to_torch",
+    "lstm_block_cell_to_keras",
     "onnx_to_keras",
     "textbook_gru_to_keras",
     "textbook_lstm_to_keras",
     "textbook_rnn_to_keras",
     "tf1_to_block_cell",
+    "tf1_to_lstm_block_cell",
     "torch_to_keras",
 ]
