@@ -1,6 +1,4 @@
-"""GRUBlockCell as a Keras cell, against keras.layers.GRU(reset_after=False)."""
-
-import json
+"""The block cells as Keras cells, against keras.layers.GRU and LSTM."""
 
 import numpy as np
 import pytest
@@ -11,98 +9,65 @@ import keras  # noqa: E402
 import fused_rnn  # noqa: E402
 import helpers_keras  # noqa: E402
 from fused_rnn import weights  # noqa: E402
-from helpers import run_python  # noqa: E402
+from helpers_block import plain_lstm  # noqa: E402
+from helpers_keras_cell import (  # noqa: E402, F401  a fixture among them
+    BATCH,
+    INPUTS,
+    STEPS,
+    UNITS,
+    as_keras,
+    assert_close,
+    data,
+    kind,
+    map_weights,
+    pair,
+    tolerance,
+)
 
-BATCH, STEPS, INPUTS, UNITS = 4, 6, 5, 7
 HOLES = np.array(
     [[1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 0], [0, 0, 1, 0, 1, 1],
      [0, 0, 0, 0, 0, 0]], bool,
 )
 
 
-def tolerance(policy, values=1.0):
-    return helpers_keras.tolerance(policy, INPUTS + UNITS, STEPS, values)
-
-
-def assert_close(actual, expected, policy="float32"):
-    helpers_keras.assert_close(
-        actual, expected, policy, INPUTS + UNITS, STEPS
-    )
-
-
-def data(seed=0, shape=(BATCH, STEPS, INPUTS)):
-    return np.random.default_rng(seed).uniform(-1, 1, shape).astype("float32")
-
-
-def pair(policy="float32", seed=None, inputs=INPUTS, cell_options=None,
-         **options):
-    """Keras' layer and ours with the same weights, random biases included."""
-    cell_options = cell_options or {}
-    stock = keras.layers.GRU(
-        UNITS, reset_after=False, dtype=policy, seed=seed,
-        # Orthogonal matrices cannot be drawn in bfloat16.
-        recurrent_initializer="glorot_uniform", **cell_options, **options,
-    )
-    fused = keras.layers.RNN(
-        fused_rnn.GRUBlockCell(UNITS, dtype=policy, seed=seed, **cell_options),
-        dtype=policy, **options,
-    )
-    for layer in (stock, fused):
-        layer.build((BATCH, STEPS, inputs))
-    rng = np.random.default_rng(1)
-    values = [rng.uniform(-0.5, 0.5, w.shape) for w in stock.weights[:3]]
-    map_weights(stock, fused, values)
-    return stock, fused
-
-
-def map_weights(stock, fused, values):
-    for variable, value in zip(stock.trainable_weights, values):
-        variable.assign(value)
-    block = weights.keras_to_block_cell(*values)
-    for variable, value in zip(fused.trainable_weights, block):
-        variable.assign(value)
-
-
-def as_keras(gradients):
-    """Gradients of the block cell's weights in Keras' layout."""
-    return weights.block_cell_to_keras(
-        *(np.asarray(keras.ops.cast(g, "float64")) for g in gradients)
-    )
-
-
 @pytest.mark.parametrize("policy", sorted(helpers_keras.EPS))
 @pytest.mark.parametrize("mask", [None, HOLES], ids=["unmasked", "holes"])
 @pytest.mark.parametrize("go_backwards", [False, True])
-def test_forward_and_gradients(policy, mask, go_backwards):
+def test_forward_and_gradients(kind, policy, mask, go_backwards):
     layers = pair(
-        policy, go_backwards=go_backwards, return_sequences=True,
+        kind, policy, go_backwards=go_backwards, return_sequences=True,
         return_state=True,
     )
-    x, h0 = tf.Variable(data()), tf.Variable(data(2, (BATCH, UNITS)))
+    x = tf.Variable(data())
+    first = [
+        tf.Variable(data(2 + i, (BATCH, UNITS))) for i in range(kind.states)
+    ]
     d_outputs = data(3, (BATCH, STEPS, UNITS))
     results = []
     for layer in layers:
         with tf.GradientTape() as tape:
-            outputs, state = layer(x, initial_state=h0, mask=mask)
+            outputs, *states = layer(x, initial_state=first, mask=mask)
             loss = tf.reduce_sum(tf.cast(outputs, x.dtype) * d_outputs)
-            loss += tf.reduce_sum(tf.cast(state, x.dtype))
-        variables = [x, h0] + [v.value for v in layer.trainable_weights]
-        results.append((outputs, state, tape.gradient(loss, variables)))
-    (outputs, state, gradients), (our_outputs, our_state, ours) = results
+            loss += sum(tf.reduce_sum(tf.cast(s, x.dtype)) for s in states)
+        variables = [x, *first] + [v.value for v in layer.trainable_weights]
+        results.append((outputs, states, tape.gradient(loss, variables)))
+    (outputs, states, gradients), (our_outputs, our_states, ours) = results
     assert our_outputs.dtype == outputs.dtype
     assert_close(our_outputs, outputs, policy)
-    assert_close(our_state, state, policy)
+    for ours_last, last in zip(our_states, states, strict=True):
+        assert_close(ours_last, last, policy)
+    count = 1 + kind.states
     for gradient, expected in zip(
-        [*ours[:2], *as_keras(ours[2:])], gradients, strict=True
+        [*ours[:count], *as_keras(kind, ours[count:])], gradients, strict=True
     ):
         assert_close(gradient, expected, policy)
 
 
 @pytest.mark.parametrize("policy", ["float32", "float64"])
-def test_training_follows_keras(policy):
+def test_training_follows_keras(kind, policy):
     """The same losses and weights over several optimiser steps of fit."""
     models = []
-    for layer in pair(policy):
+    for layer in pair(kind, policy):
         model = keras.Sequential(
             [keras.Input((None, INPUTS)), layer,
              keras.layers.Dense(3, kernel_initializer="ones", dtype=policy)]
@@ -110,7 +75,9 @@ def test_training_follows_keras(policy):
         model.compile(
             keras.optimizers.SGD(0.05, momentum=0.9), "mse", metrics=["mae"],
             # A graph of Keras' loop and its gradient takes seconds to trace.
-            run_eagerly=isinstance(layer, keras.layers.GRU),
+            run_eagerly=isinstance(
+                layer, (keras.layers.GRU, keras.layers.LSTM)
+            ),
         )
         models.append(model)
     x, y = data(4, (5 * BATCH, STEPS, INPUTS)), data(5, (5 * BATCH, 3))
@@ -137,7 +104,7 @@ def test_training_follows_keras(policy):
         fused[2], stock[2], rtol=10 * tolerance(policy)
     )
     for value, expected in zip(
-        weights.block_cell_to_keras(*fused[3]), stock[3], strict=True
+        fused[3], kind.to_block(*stock[3]), strict=True
     ):
         np.testing.assert_allclose(
             value, expected, rtol=0, atol=10 * tolerance(policy)
@@ -149,9 +116,9 @@ def test_training_follows_keras(policy):
     dict(dropout=0.4), dict(recurrent_dropout=0.3),
     dict(dropout=0.4, recurrent_dropout=0.3), dict(dropout=1.0),
 ], ids=str)
-def test_dropout_draws_the_masks_of_keras(options):
+def test_dropout_draws_the_masks_of_keras(kind, options):
     """With the same seed both layers drop the same values."""
-    stock, fused = pair(seed=7, cell_options=options, return_sequences=True)
+    stock, fused = pair(kind, seed=7, cell_options=options, return_sequences=True)
     x = tf.Variable(data())
     plain = fused(x, training=False)
     assert_close(plain, stock(x, training=False))
@@ -165,7 +132,7 @@ def test_dropout_draws_the_masks_of_keras(options):
     (outputs, gradients), (our_outputs, ours) = results
     assert_close(our_outputs, outputs)
     for gradient, expected in zip(
-        [ours[0], *as_keras(ours[1:])], gradients, strict=True
+        [ours[0], *as_keras(kind, ours[1:])], gradients, strict=True
     ):
         assert_close(gradient, expected)
     if options != dict(dropout=1.0):  # which Keras takes as none
@@ -173,10 +140,10 @@ def test_dropout_draws_the_masks_of_keras(options):
         assert np.abs(fused(x, training=True) - our_outputs).max() > 0.01
 
 
-def test_bidirectional():
+def test_bidirectional(kind):
     stock, fused = (
         keras.layers.Bidirectional(layer)
-        for layer in pair(return_sequences=True)
+        for layer in pair(kind, return_sequences=True)
     )
     for layer in (stock, fused):
         layer.build((None, None, INPUTS))
@@ -187,15 +154,15 @@ def test_bidirectional():
             for w in getattr(stock, direction).trainable_weights
         ]
         map_weights(
-            getattr(stock, direction), getattr(fused, direction), values
+            kind, getattr(stock, direction), getattr(fused, direction), values
         )
     assert_close(fused(data(), mask=HOLES), stock(data(), mask=HOLES))
 
 
-def test_stacked_cells():
+def test_stacked_cells(kind):
     cells = (
-        [keras.layers.GRUCell(n, reset_after=False) for n in (UNITS, 3)],
-        [fused_rnn.GRUBlockCell(n) for n in (UNITS, 3)],
+        [kind.stock_cell(n) for n in (UNITS, 3)],
+        [kind.cell(n) for n in (UNITS, 3)],
     )
     stock, fused = (
         keras.layers.RNN(c, return_sequences=True, return_state=True)
@@ -204,16 +171,19 @@ def test_stacked_cells():
     for layer in (stock, fused):
         layer.build((None, None, INPUTS))
     for cell, ours in zip(*cells):
-        map_weights(cell, ours, cell.get_weights())
+        map_weights(kind, cell, ours, cell.get_weights()[:3])
     outputs, *states = fused(data(), mask=HOLES)
     expected, *expected_states = stock(data(), mask=HOLES)
     assert_close(outputs, expected)
-    for state, other in zip(states, expected_states, strict=True):
-        assert_close(state[0], other[0])
+    for state, other in zip(
+        keras.tree.flatten(states), keras.tree.flatten(expected_states),
+        strict=True,
+    ):
+        assert_close(state, other)
 
 
-def test_stateful():
-    stock, fused = pair(stateful=True)
+def test_stateful(kind):
+    stock, fused = pair(kind, stateful=True)
     first = fused(data())
     assert_close(first, stock(data()))
     second = fused(data())
@@ -223,19 +193,28 @@ def test_stateful():
     np.testing.assert_array_equal(fused(data()), first)
 
 
-def test_loop_of_ones_own():
-    """States as a tensor or as a list, in eager and in a tf.function."""
-    _, layer = pair(return_sequences=True)
+def test_loop_of_ones_own(kind):
+    """States as a tensor where there is one, or as a list, in eager and in a
+    tf.function."""
+    _, layer = pair(kind, return_sequences=True)
     cell, x = layer.cell, data()
-    (h,) = cell.get_initial_state(BATCH)
-    assert h.shape == (BATCH, UNITS) and h.dtype == "float32"
-    states, step = [h], tf.function(cell)
+    first = cell.get_initial_state(BATCH)
+    assert len(first) == kind.states
+    for state in first:
+        assert state.shape == (BATCH, UNITS) and state.dtype == "float32"
+    states, others, step = first, first, tf.function(cell)
     for t in range(STEPS):
-        h, again = cell(x[:, t], h)
-        np.testing.assert_array_equal(h, again)
-        output, states = step(x[:, t], states)
-        assert_close(output, h)
-        np.testing.assert_array_equal(output, states[0])
+        if kind.states == 1:
+            h, again = cell(x[:, t], states[0])
+            np.testing.assert_array_equal(h, again)
+            states = [again]
+        else:
+            h, states = cell(x[:, t], states)
+            np.testing.assert_array_equal(h, states[0])
+        output, others = step(x[:, t], others)
+        np.testing.assert_array_equal(output, others[0])
+        for state, other in zip(states, others, strict=True):
+            assert_close(other, state)
     assert_close(h, layer(x)[:, -1])
 
 
@@ -279,6 +258,44 @@ def test_weights_are_those_of_tf1():
     assert not np.intersect1d(gates, candidate).size
 
 
+@pytest.mark.parametrize("use_peephole", [False, True])
+def test_weights_of_lstm_are_those_of_tf1(use_peephole):
+    cell = fused_rnn.LSTMBlockCell(UNITS, use_peephole=use_peephole)
+    cell.build((None, INPUTS))
+    names = ("w_i_diag", "w_f_diag", "w_o_diag") if use_peephole else ()
+    assert {w.name: tuple(w.shape) for w in cell.trainable_weights} == {
+        "kernel": (INPUTS + UNITS, 4 * UNITS), "bias": (4 * UNITS,),
+        **dict.fromkeys(names, (UNITS,)),
+    }
+    np.testing.assert_array_equal(cell.get_weights()[1], 0)
+
+
+@pytest.mark.parametrize("options", [
+    dict(use_peephole=True), dict(cell_clip=0.25),
+    dict(use_peephole=True, cell_clip=0.25, forget_bias=-0.5),
+], ids=str)
+def test_peepholes_clip_and_forget_bias(options):
+    cell = fused_rnn.LSTMBlockCell(
+        UNITS, **options, bias_initializer="normal", recurrent_dropout=2.0**-30,
+    )
+    x, h, c = data()[:, 0], data(2, (BATCH, UNITS)), data(3, (BATCH, UNITS))
+    output, (new_h, new_c) = cell(x, [h, c])
+    kernel, bias, *peepholes = (w.value for w in cell.trainable_weights)
+    expected = plain_lstm(
+        x, c, h, kernel, bias, *peepholes,
+        **{"cell_clip": 0.0, **options},
+    )
+    np.testing.assert_array_equal(output, new_h)
+    assert_close(new_h, expected.h)
+    assert_close(new_c, expected.cs)
+    if "cell_clip" in options:
+        assert np.abs(new_c).max() == 0.25
+    # The step of other ops, for masks that are as good as ones.
+    _, others = cell(x, [h, c], training=True)
+    assert_close(others[0], new_h)
+    assert_close(others[1], new_c)
+
+
 def test_regularizers_and_constraints():
     cell = fused_rnn.GRUBlockCell(
         UNITS,
@@ -301,118 +318,34 @@ def test_regularizers_and_constraints():
     assert np.all(norms <= 0.5 + 1e-6)
 
 
-def everything():
-    """A model that uses every place the cell can be in."""
-    cell = fused_rnn.GRUBlockCell
-    inputs = keras.Input((None, INPUTS))
-    masked = keras.layers.Masking()(inputs)
-    x = keras.layers.Bidirectional(
-        keras.layers.RNN(
-            cell(UNITS, dropout=0.1, recurrent_dropout=0.1, seed=3),
-            return_sequences=True,
-        )
-    )(masked)
-    x = keras.layers.RNN(
-        [cell(4, gates_kernel_regularizer="l2"), cell(3)],
-        return_sequences=True,
-    )(x)
-    x = keras.layers.RNN(cell(3, candidate_kernel_constraint="max_norm"))(x)
-    return keras.Model(inputs, x)
-
-
-def test_config():
-    cell = fused_rnn.GRUBlockCell(
-        UNITS, gates_kernel_initializer="he_normal", dropout=0.1,
-        recurrent_dropout=0.2, seed=5, candidate_bias_regularizer="l1",
-        gates_bias_constraint="non_neg", name="my_cell", dtype="mixed_float16",
-    )
-    config = cell.get_config()
-    assert json.loads(json.dumps(config)) == config
-    other = fused_rnn.GRUBlockCell.from_config(config)
-    assert other.get_config() == config
-    assert other.units == UNITS and other.recurrent_dropout == 0.2
-
-
-def test_clone_model():
-    model = everything()
-    clone = keras.models.clone_model(model)
-    clone.set_weights(model.get_weights())
-    np.testing.assert_array_equal(
-        clone.predict(data(), verbose=0), model.predict(data(), verbose=0)
-    )
-
-
-LOAD = """
-import sys
-import numpy as np, tensorflow as tf, keras, fused_rnn
-folder = sys.argv[1]
-x = np.load(folder + "/x.npy")
-model = keras.models.load_model(folder + "/model.keras")
-results = {"keras": model.predict(x, verbose=0)}
-fresh = keras.models.model_from_json(open(folder + "/model.json").read())
-fresh.load_weights(folder + "/model.weights.h5")
-results["weights"] = fresh.predict(x, verbose=0)
-served = tf.saved_model.load(folder + "/served")
-results["served"] = served.serve(x)
-model.compile("sgd", "mse")
-model.fit(x, results["keras"], verbose=0)
-np.savez(folder + "/results.npz", **results)
-"""
-
-
-def test_files_in_a_fresh_process(tmp_path):
-    model, x = everything(), data()
-    expected = model.predict(x, verbose=0)
-    np.save(tmp_path / "x.npy", x)
-    model.save(tmp_path / "model.keras")
-    (tmp_path / "model.json").write_text(model.to_json())
-    model.save_weights(tmp_path / "model.weights.h5")
-    model.export(str(tmp_path / "served"), verbose=False)
-    run_python(LOAD, tmp_path)
-    results = np.load(tmp_path / "results.npz")
-    assert sorted(results) == ["keras", "served", "weights"]
-    for result in results.values():
-        np.testing.assert_allclose(
-            result, expected, rtol=0, atol=tolerance("float32")
-        )
-
-
-@pytest.mark.parametrize("wrap", [
-    lambda cell: keras.layers.RNN(cell),
-    lambda cell: keras.layers.RNN([cell, keras.layers.GRUCell(2)]),
-    lambda cell: keras.layers.Bidirectional(keras.layers.RNN(cell)),
-    lambda cell: keras.Sequential([keras.layers.RNN(cell)]),
-], ids=["rnn", "stacked", "bidirectional", "nested"])
-def test_compile_does_not_choose_xla(wrap, monkeypatch):
-    # Without a GPU Keras never chooses XLA, so pretend that there is one.
-    device = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
-    monkeypatch.setattr(
-        tf.config, "list_physical_devices", lambda *_: [device]
-    )
-    chosen = []
-    for cell in (keras.layers.GRUCell(UNITS), fused_rnn.GRUBlockCell(UNITS)):
-        model = keras.Sequential([keras.Input((None, INPUTS)), wrap(cell)])
-        model.compile("sgd", "mse", jit_compile="auto")
-        chosen.append(model.jit_compile)
-    assert chosen == [True, False]
-
-
 @pytest.mark.parametrize("units", [0, -3, 2.5, "4", None])
-def test_wrong_units(units):
+def test_wrong_units(kind, units):
     with pytest.raises(ValueError, match="units: expected a positive integer"):
-        fused_rnn.GRUBlockCell(units)
+        kind.cell(units)
 
 
-def test_wrong_shapes():
-    layer = keras.layers.RNN(fused_rnn.GRUBlockCell(UNITS, name="my_cell"))
+@pytest.mark.parametrize("cell_clip", [0, -1.0, np.nan])
+def test_wrong_cell_clip(cell_clip):
+    with pytest.raises(ValueError, match="cell_clip: expected a positive num"):
+        fused_rnn.LSTMBlockCell(UNITS, cell_clip=cell_clip)
+
+
+def test_wrong_shapes(kind):
+    layer = keras.layers.RNN(kind.cell(UNITS, name="my_cell"))
     layer(data())
+
+    def states(batch=BATCH, units=UNITS, count=kind.states):
+        return [np.zeros((batch, units), "float32")] * count
+
     with pytest.raises(ValueError, match="'my_cell' is incompatible"):
         layer(data(shape=(BATCH, STEPS, INPUTS + 1)))
     with pytest.raises(ValueError, match="expected ndim=2, found ndim=3"):
-        layer.cell(data(), [np.zeros((BATCH, UNITS), "float32")])
+        layer.cell(data(), states())
     with pytest.raises(ValueError, match="'my_cell': expected a state"):
-        layer.cell(data()[:, 0], [np.zeros((BATCH, UNITS + 1), "float32")])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="h_prev must"):
-        layer.cell(data()[:, 0], [np.zeros((BATCH + 1, UNITS), "float32")])
+        layer.cell(data()[:, 0], states(units=UNITS + 1))
+    with pytest.raises(ValueError, match=f"expected {kind.states} state"):
+        layer.cell(data()[:, 0], states(count=kind.states + 1))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="_prev must"):
+        layer.cell(data()[:, 0], states(batch=BATCH + 1))
     with pytest.raises(ValueError, match="last dimension"):
-        fused_rnn.GRUBlockCell(UNITS).build((BATCH, None))
+        kind.cell(UNITS).build((BATCH, None))

@@ -98,7 +98,7 @@ class BlockCell(keras.layers.Layer, DropoutRNNCell):
         count = len(keras.tree.flatten(self.state_size))
         if len(states) != count:
             raise ValueError(
-                f"Layer '{self.name}': expected {count} states, got"
+                f"Layer '{self.name}': expected {count} state(s), got"
                 f" {len(states)}"
             )
         for state in states:
