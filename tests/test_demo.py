@@ -14,42 +14,122 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
+import fused_rnn  # noqa: E402
 from fused_rnn import cli  # noqa: E402
 from fused_rnn.cli import _terminal, _text  # noqa: E402
 
-SMALL = ["--units", "8", "--embedding", "4", "--batch", "2", "--length", "10",
-         "--characters", "20000", "--sample", "40"]
+SMALL = ["--units", "8", "--batch", "2", "--length", "10", "--characters",
+         "20000", "--sample", "40"]
+CELLS = ("gru", "lstm", "rnn")
 
 
 def demo(*arguments):
     return cli.main(["demo", *SMALL, *arguments])
 
 
-@pytest.mark.parametrize("convention", [[], ["--reset-before"]])
-def test_the_main_job(convention, tmp_path, capsys):
+def printed_losses(printed):
+    """{step: the losses of the engines, those that got so far}"""
+    rows = re.findall(r"^ +(\d+)((?: +\d\.\d{4})+)$", printed, re.M)
+    return {
+        int(step): [float(loss) for loss in losses.split()]
+        for step, losses in rows
+    }
+
+
+@pytest.mark.parametrize("cell, convention", [
+    *((cell, []) for cell in CELLS), ("gru", ["--reset-before"]),
+])
+def test_the_main_job(cell, convention, tmp_path, capsys):
     import keras
 
     folder = tmp_path / "new" / "folder"
-    arguments = ["--steps", "12", "--output", str(folder), *convention]
-    assert demo(*arguments) == 0
+    arguments = ["--steps", "12", "--output", str(folder), "--cell", cell]
+    assert demo(*arguments, *convention) == 0
     printed = capsys.readouterr().out
     assert "Python files" in printed
     assert re.search(r"12/12 +loss \d\.\d{4} +[\d,]+ characters/s", printed)
-    assert re.search(r"speed-up +\d+\.\d\dx", printed)
-    rows = re.findall(r"^ +(\d+) +(\d\.\d{4}) +(\d\.\d{4})$", printed, re.M)
-    assert [int(step) for step, *_ in rows] == [1, 2, 4, 7, 9, 12]
+    assert re.search(r"speed-up +\d+\.\d\dx +of fused_rnn over Keras", printed)
+    losses = printed_losses(printed)
+    assert list(losses) == [1, 2, 4, 7, 9, 12]
     # Two trainings of the same weights on the same batches.
-    for _, fused, stock in rows:
-        assert float(fused) == pytest.approx(float(stock), abs=1e-3)
+    for fused, stock in losses.values():
+        assert fused == pytest.approx(stock, abs=1e-3)
     # The prompt, and forty characters more.
     sample, = re.findall(r"A sample of .*\n\n((?: {4}.*\n)+)", printed)
     assert len(sample) > 40
     assert "saved and loaded again, the same predictions" in printed
     assert (folder / "loss.png").read_bytes().startswith(b"\x89PNG")
     model = keras.models.load_model(folder / "model.keras")
+    kind = {"gru": "GRU", "lstm": "LSTM", "rnn": "SimpleRNN"}[cell]
+    assert type(model.layers[1]) is getattr(fused_rnn, kind)
+    assert getattr(model.layers[1], "reset_after", False) == (
+        cell == "gru" and not convention
+    )
     assert model.predict(np.zeros((1, 5), "int32"), verbose=0).shape[:2] == (
         1, 5
     )
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_curves_of_all_engines_coincide(cell, tmp_path, capsys):
+    assert demo(
+        "--cell", cell, "--engine", "all", "--steps", "10", "--numpy-steps",
+        "5", "--output", str(tmp_path),
+    ) == 0
+    printed = capsys.readouterr().out
+    assert "one-hot" in printed and "NumPy engine" in printed
+    assert ("reset before the product" in printed) == (cell == "gru")
+    losses = printed_losses(printed)
+    # Why not to the last digit: docs/networks.md.
+    for engines in losses.values():
+        assert engines == pytest.approx([engines[0]] * len(engines), abs=1e-3)
+    assert {step: len(engines) for step, engines in losses.items()} == {
+        1: 3, 2: 3, 3: 3, 4: 3, 5: 3, 6: 2, 8: 2, 10: 2,
+    }
+    for other in ("Keras", "NumPy"):
+        assert re.search(rf"speed-up +\S+x +of fused_rnn over {other}", printed)
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_what_numpy_trained_is_kept_as_a_keras_model(cell, tmp_path, capsys):
+    import keras
+
+    arguments = ["--cell", cell, "--steps", "9", "--output", str(tmp_path)]
+    assert demo(*arguments, "--engine", "numpy") == 0
+    numpy_losses = re.findall(r"loss (\S+)", capsys.readouterr().out)
+    numpy = keras.models.load_model(tmp_path / "model.keras")
+    # The same model without the NumPy engine.
+    arguments += ["--embedding", "0", "--engine", "keras"]
+    arguments += ["--reset-before"] if cell == "gru" else []
+    assert demo(*arguments) == 0
+    printed = capsys.readouterr().out
+    assert "speed-up" not in printed
+    losses = re.findall(r"loss (\S+)", printed)
+    assert [float(loss) for loss in losses] == pytest.approx(
+        [float(loss) for loss in numpy_losses], abs=1e-3
+    )
+    stock = keras.models.load_model(tmp_path / "model.keras")
+    tokens = np.arange(20).reshape(2, 10)
+    np.testing.assert_allclose(
+        numpy.predict(tokens, verbose=0), stock.predict(tokens, verbose=0),
+        rtol=0, atol=1e-3,
+    )
+    np.testing.assert_array_equal(
+        numpy.layers[0].get_weights()[0], np.eye(numpy.layers[0].input_dim)
+    )
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_engines_start_from_the_same_weights(cell):
+    from fused_rnn.cli import _engines
+
+    description = _engines.Model(cell, 7, 0, 5, False, 1e-3)
+    initial = description.build().get_weights()
+    for engine in ("fused", "keras", "numpy"):
+        trainer = _engines.trainer(engine, description, initial)
+        for left, right in zip(trainer.model().get_weights(), initial):
+            np.testing.assert_array_equal(left, right)
 
 
 def test_it_learns(tmp_path, capsys):
@@ -98,6 +178,10 @@ def test_errors_in_plain_words(arguments, message, tmp_path, capsys):
     (["--steps", "0"], "expected a whole number above 0, got '0'"),
     (["--units", "2.5"], "expected a whole number above 0, got '2.5'"),
     (["--temperature", "nan"], "expected a number above 0, got 'nan'"),
+    (["--embedding", "-1"], "expected a whole number, 0 or more, got '-1'"),
+    (["--engine", "numpy", "--embedding", "3"],
+     "--embedding: expected 0 with the NumPy engine"),
+    (["--cell", "lstm", "--reset-before"], "--cell lstm has no reset gate"),
     (["--frobnicate"], "unrecognized arguments"),
 ])
 def test_wrong_flags(arguments, message, capsys):

@@ -1,4 +1,4 @@
-"""README and docs/serving.md: examples run, and what they name is there."""
+"""README and docs: examples run, and what they name is there."""
 
 import re
 import textwrap
@@ -8,7 +8,17 @@ import pytest
 from helpers import ROOT, run_python
 
 TEXT = (ROOT / "README.md").read_text()
-EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.M | re.S)
+
+
+def examples_of(text):
+    return re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+
+
+# Those that stand for themselves.
+EXAMPLES = [
+    *examples_of(TEXT),
+    *examples_of((ROOT / "docs" / "networks.md").read_text()),
+]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
@@ -58,11 +68,10 @@ def test_serving_examples_run(tmp_path):
     import fused_rnn
 
     text = (ROOT / "docs" / "serving.md").read_text()
-    examples = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
     code = "".join(
         example.replace("/path/to/_fused_rnn_tf.so", fused_rnn.library_path())
         .replace("model = tf.saved_model", "served = tf.saved_model")
-        for example in examples
+        for example in examples_of(text)
     )
     run_python(
         textwrap.dedent(SERVING) + code + textwrap.dedent(CHECK), tmp_path

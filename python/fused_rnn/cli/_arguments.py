@@ -5,15 +5,16 @@ import argparse
 from fused_rnn.bench import cases
 
 
-def number(kind, expected):
-    """A number above 0; `expected` says so in words."""
+def number(kind, expected, least=None):
+    """A number above 0, or not below `least`; `expected` says so in words."""
 
     def parse(text):
         try:
             value = kind(text)
         except ValueError:
-            value = 0
-        if not 0 < value < float("inf"):
+            value = float("nan")
+        enough = value > 0 if least is None else value >= least
+        if not (enough and value < float("inf")):
             raise argparse.ArgumentTypeError(
                 f"expected {expected}, got {text!r}"
             )

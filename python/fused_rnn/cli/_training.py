@@ -1,4 +1,4 @@
-"""The models of the demo, and how they are trained, asked and kept."""
+"""The loop that trains: one for every engine. It needs no TensorFlow."""
 
 from __future__ import annotations
 
@@ -7,36 +7,7 @@ import signal
 import statistics
 import time
 
-import keras
-import numpy as np
-import tensorflow as tf
-
-import fused_rnn
 from fused_rnn.cli._terminal import Progress
-
-
-def build(fused, symbols, embedding, units, reset_after, learning_rate):
-    """A character-level language model: [B, T] numbers to [B, T, symbols].
-
-    The layers are called "embedding", "gru" and "dense".
-    """
-    gru = fused_rnn.GRU if fused else keras.layers.GRU
-    model = keras.Sequential(
-        [
-            keras.Input((None,), dtype="int32"),
-            keras.layers.Embedding(symbols, embedding, name="embedding"),
-            gru(
-                units, reset_after=reset_after, return_sequences=True,
-                name="gru",
-            ),
-            keras.layers.Dense(symbols, name="dense"),
-        ]
-    )
-    model.compile(
-        keras.optimizers.Adam(learning_rate),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    )
-    return model
 
 
 @dataclasses.dataclass
@@ -73,89 +44,32 @@ class Interrupt:
         self.wanted = True
 
 
-class _Watch(keras.callbacks.Callback):
-    """Notes every step, shows it, and ends training when asked to."""
-
-    def __init__(self, run, characters, progress, interrupt):
-        super().__init__()
-        self._run = run
-        self._characters = characters
-        self._progress = progress
-        self._interrupt = interrupt
-
-    def on_train_batch_begin(self, batch, logs=None):
-        # Otherwise the loss that Keras logs is the mean of all steps so far.
-        self.model.reset_metrics()
-        self._start = time.perf_counter()
-
-    def on_train_batch_end(self, batch, logs=None):
-        self._run.losses.append(float(logs["loss"]))
-        self._run.seconds.append(time.perf_counter() - self._start)
-        recent = self._run.seconds[1:][-20:] or self._run.seconds
-        rate = self._characters * len(recent) / sum(recent)
-        self._progress.update(
-            batch + 1,
-            f"loss {self._run.losses[-1]:.4f}  {rate:>9,.0f} characters/s",
-        )
-        if self._interrupt.wanted:
-            self.model.stop_training = True
-
-
-def train(model, batches, shape, steps, interrupt):
+def train(step, batches, steps, interrupt):
     """Trains for that many steps or until interrupted; returns a Run.
 
-    batches yields pairs of arrays of that shape, [batch, length].
+    Args:
+      step: does one step with inputs and targets, returns the loss.
+      batches: yields such pairs of arrays, a number for every character.
+      steps: how many at most.
+      interrupt: ends the training once its `wanted` is true.
     """
     run = Run()
     progress = Progress(steps)
-    spec = tf.TensorSpec(shape, tf.int32)
-    dataset = tf.data.Dataset.from_generator(
-        lambda: batches, output_signature=(spec, spec)
-    ).prefetch(2)
-    characters = shape[0] * shape[1]
     try:
-        model.fit(
-            dataset, steps_per_epoch=steps, shuffle=False, verbose=0,
-            callbacks=[_Watch(run, characters, progress, interrupt)],
-        )
+        for _ in range(steps):
+            inputs, targets = next(batches)
+            start = time.perf_counter()
+            loss = step(inputs, targets)
+            run.seconds.append(time.perf_counter() - start)
+            run.losses.append(loss)
+            recent = run.seconds[1:][-20:] or run.seconds
+            rate = inputs.size * len(recent) / sum(recent)
+            progress.update(
+                len(run.losses),
+                f"loss {loss:.4f}  {rate:>9,.0f} characters/s",
+            )
+            if interrupt.wanted:
+                break
     finally:
         progress.close()
     return run
-
-
-def sample(model, prompt, length, temperature, seed):
-    """Continues a prompt of numbers by `length` more, one step at a time.
-
-    Each next number is drawn with the probability that the model gives it,
-    made bolder by a temperature below 1.
-    """
-    embedding, gru, dense = (
-        model.get_layer(name) for name in ("embedding", "gru", "dense")
-    )
-
-    @tf.function
-    def step(token, h):
-        h, _ = gru.cell(embedding(token), h)
-        return dense(h)[0], h
-
-    rng = np.random.default_rng(seed)
-    (h,) = gru.cell.get_initial_state(1)
-    tokens = list(prompt)
-    for i in range(len(prompt) + length - 1):
-        logits, h = step(tf.constant([tokens[i]], tf.int32), h)
-        if i + 1 == len(tokens):
-            scaled = np.asarray(logits, np.float64) / temperature
-            chances = np.exp(scaled - scaled.max())
-            tokens.append(rng.choice(len(chances), p=chances / chances.sum()))
-    return tokens
-
-
-def save_and_load(model, path, batch):
-    """Saves as .keras, loads it again, and returns the largest difference
-    between the predictions of the two."""
-    model.save(path)
-    loaded = keras.models.load_model(path)
-    before, after = (
-        m.predict(batch, verbose=0).astype(np.float64) for m in (model, loaded)
-    )
-    return float(np.max(np.abs(before - after)))

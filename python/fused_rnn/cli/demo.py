@@ -1,6 +1,7 @@
-"""`fused-rnn demo`: trains a language model, then the same one on Keras alone.
+"""`fused-rnn demo`: trains one language model by several engines in turn.
 
-The text is the Python source of the interpreter's own standard library.
+They are fused_rnn and Keras alone, unless others are asked for. The text is the
+Python source of the interpreter's own standard library.
 """
 
 from __future__ import annotations
@@ -12,37 +13,48 @@ import sys
 
 from fused_rnn import _library
 from fused_rnn._version import __version__
-from fused_rnn.cli import _text
+from fused_rnn.cli import _report, _text, _training
 from fused_rnn.cli._arguments import number
 from fused_rnn.cli._terminal import quiet_start
 
 INTERRUPTED = 130  # what shells report for a command that SIGINT ended
 PROMPT = "def "
-
-# Two float32 trainings from the same weights start with losses that differ by
-# rounding only: some 1e-6 of a loss of 4 to 5. Later steps magnify that.
-FIRST_LOSS_TOLERANCE = 1e-4
+CELLS = {"gru": "GRU", "lstm": "LSTM", "rnn": "SimpleRNN"}
+ENGINES = {"fused": "fused_rnn", "keras": "Keras", "numpy": "NumPy"}
+EMBEDDING = 64  # unless the NumPy engine is among the engines
 
 
 def add_parser(subparsers) -> None:
     """Adds the command to the parser of `fused-rnn`."""
     parser = subparsers.add_parser(
         "demo",
-        help="train a small language model, and compare with Keras' own GRU",
+        help="train a small language model, and compare with Keras' own layer",
         description="Trains a character-level language model on the Python"
-        " sources of the standard library, then the same model on Keras' own"
-        " GRU from the same weights on the same batches, and shows both side"
-        " by side. Ctrl-C ends the training and keeps what was trained.",
-        epilog="Exit status: 0 when done, 1 when something is missing or the"
-        " two disagree, 2 for wrong arguments, 130 when interrupted.",
+        " sources of the standard library, once with each engine, from the"
+        " same weights on the same batches, and shows them side by side: the"
+        " losses coincide, the times do not. Ctrl-C ends the training and"
+        " keeps what was trained.",
+        epilog="The NumPy engine is the network of fused_rnn.reference, in"
+        " float64. It reads one-hot characters, and its GRU's reset gate acts"
+        " before the product: where it takes part, so do the others"
+        " (--embedding 0 --reset-before). Exit status: 0 when done, 1 when"
+        " something is missing or the engines disagree, 2 for wrong arguments,"
+        " 130 when interrupted.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     count = number(int, "a whole number above 0")
     size = number(float, "a number above 0")
+    add = parser.add_argument
+    add("--cell", choices=CELLS, default="gru", help="the recurrent layer")
+    add("--engine", "--engines", nargs="+", action="extend", dest="engines",
+        choices=(*ENGINES, "all"), help="what trains it, one or several; the"
+        " first trained writes the sample and is kept (default: fused keras)"
+        "%(default).0s")
     for flag, kind, default, text in (
-        ("--steps", count, 400, "training steps of each model"),
-        ("--units", count, 256, "units of the GRU"),
-        ("--embedding", count, 64, "numbers that stand for a character"),
+        ("--steps", count, 400, "training steps of each engine"),
+        ("--numpy-steps", count, 30, "at most, of the NumPy engine: it is"
+         " slow"),
+        ("--units", count, 256, "units of the recurrent layer"),
         ("--batch", count, 32, "sequences in a batch"),
         ("--length", count, 100, "characters in a sequence"),
         ("--learning-rate", size, 3e-3, "of the optimizer, Adam"),
@@ -50,28 +62,28 @@ def add_parser(subparsers) -> None:
         ("--sample", count, 400, "characters to write at the end"),
         ("--temperature", size, 0.6, "below 1 bolder, above 1 wilder"),
     ):
-        parser.add_argument(flag, type=kind, default=default, help=text)
-    parser.add_argument("--seed", type=int, default=0, help="of all chance")
-    parser.add_argument(
-        "--reset-before", action="store_true",
-        help="the GRU whose reset gate acts before the product",
-    )
-    parser.add_argument(
-        "--text", metavar="PATH",
-        help="a file, or a folder of Python files, to learn from instead",
-    )
-    parser.add_argument(
-        "--output", metavar="FOLDER", default="fused_rnn_demo",
-        help="where the model and the plot are written",
-    )
-    parser.add_argument(
-        "--no-compare", action="store_true", help="leave out Keras' own GRU"
-    )
-    parser.set_defaults(run=run)
+        add(flag, type=kind, default=default, help=text)
+    add("--embedding", type=number(int, "a whole number, 0 or more", least=0),
+        help="numbers that stand for a character, 0 for one-hot (default:"
+        f" {EMBEDDING}, with the NumPy engine 0)%(default).0s")
+    add("--seed", type=int, default=0, help="of all chance")
+    add("--reset-before", action="store_true",
+        help="the GRU whose reset gate acts before the product")
+    add("--text", metavar="PATH",
+        help="a file, or a folder of Python files, to learn from instead")
+    add("--output", metavar="FOLDER", default="fused_rnn_demo",
+        help="where the model and the plot are written")
+    add("--no-compare", action="store_const", const=["fused"], dest="engines",
+        help="the same as --engine fused")
+    parser.set_defaults(run=lambda arguments: run(arguments, parser))
 
 
-def run(arguments) -> int:
+def run(arguments, parser) -> int:
     """Runs the demo; returns the exit status."""
+    try:
+        _settle(arguments)
+    except ValueError as error:
+        parser.error(str(error))
     try:
         return _run(arguments)
     except KeyboardInterrupt:
@@ -82,6 +94,33 @@ def run(arguments) -> int:
         return 1
 
 
+def _settle(arguments):
+    """Fills in what follows from other arguments.
+
+    Raises:
+      ValueError: two arguments contradict each other.
+    """
+    engines = list(dict.fromkeys(arguments.engines or ("fused", "keras")))
+    arguments.engines = list(ENGINES) if "all" in engines else engines
+    gru = arguments.cell == "gru"
+    if arguments.reset_before and not gru:
+        raise ValueError(
+            f"--reset-before: --cell {arguments.cell} has no reset gate, only"
+            " gru has one"
+        )
+    if "numpy" not in arguments.engines:
+        if arguments.embedding is None:
+            arguments.embedding = EMBEDDING
+        return
+    if arguments.embedding:
+        raise ValueError(
+            "--embedding: expected 0 with the NumPy engine, which reads"
+            f" one-hot characters, got {arguments.embedding}"
+        )
+    arguments.embedding = 0
+    arguments.reset_before = gru
+
+
 def _run(arguments) -> int:
     folder = pathlib.Path(arguments.output)
     folder.mkdir(parents=True, exist_ok=True)
@@ -89,65 +128,73 @@ def _run(arguments) -> int:
     text, read = _text.read(files, arguments.characters, arguments.seed)
     vocabulary = _text.Vocabulary(text)
     tokens = vocabulary.encode(text)
-    shape = (arguments.batch, arguments.length)
 
     def batches():
-        return _text.batches(tokens, *shape, arguments.seed)
+        return _text.batches(
+            tokens, arguments.batch, arguments.length, arguments.seed
+        )
 
     batches()  # finds a text that is too short before TensorFlow is loaded
     with quiet_start():
         _library.load()
         import keras
 
-        from fused_rnn.cli import _training
+        from fused_rnn.cli import _engines
 
     keras.utils.set_random_seed(arguments.seed)
-    sizes = (
-        len(vocabulary), arguments.embedding, arguments.units,
+    description = _engines.Model(
+        arguments.cell, len(vocabulary), arguments.embedding, arguments.units,
         not arguments.reset_before, arguments.learning_rate,
     )
-    fused = _training.build(True, *sizes)
-    stock = _training.build(False, *sizes)
-    stock.set_weights(fused.get_weights())
-    _print_header(arguments, len(text), read, len(vocabulary), fused)
+    model = description.build()
+    _print_header(arguments, len(text), read, len(vocabulary), model)
+    initial = model.get_weights()
 
+    trainers, runs = [], {}
     with _training.Interrupt() as interrupt:
-        print("fused_rnn")
-        runs = [
-            _training.train(
-                fused, batches(), shape, arguments.steps, interrupt
+        for engine in arguments.engines:
+            _print_title(engine, first=not runs)
+            trainers.append(_engines.trainer(engine, description, initial))
+            run = runs[ENGINES[engine]] = _training.train(
+                trainers[-1].step, batches(), _steps(engine, arguments),
+                interrupt,
             )
-        ]
-        if not arguments.no_compare and not interrupt.wanted:
-            print("\nKeras' own GRU, the same weights and batches")
-            runs.append(
-                _training.train(
-                    stock, batches(), shape, arguments.steps, interrupt
-                )
-            )
-    agree = True
-    if interrupt.wanted:
-        done = len(runs[-1].losses)
-        print(f"\nInterrupted after step {done}. What was trained is kept.")
+            if interrupt.wanted:
+                print(f"\nInterrupted after step {len(run.losses)}."
+                      " What was trained is kept.")
+                break
+    characters = arguments.batch * arguments.length
+    disagreement = None
     if len(runs) > 1:
-        agree = _print_comparison(*runs, shape[0] * shape[1])
+        _report.print_losses(runs)
+        _report.print_times(runs, characters)
+        disagreement = _report.disagreement(runs)
+        if disagreement:
+            print(f"fused-rnn: {disagreement}", file=sys.stderr)
 
-    prompt = list(vocabulary.encode(PROMPT))
-    written = _training.sample(
-        fused, prompt, arguments.sample, arguments.temperature, arguments.seed
+    model = trainers[0].model()
+    written = _engines.sample(
+        model, list(vocabulary.encode(PROMPT)), arguments.sample,
+        arguments.temperature, arguments.seed,
     )
     print("\nA sample of what it writes\n")
     for line in vocabulary.decode(written).splitlines():
         print(_printable(f"    {line}"))
 
     path = folder / "model.keras"
-    difference = _training.save_and_load(fused, path, next(batches())[0])
-    same = "the same" if difference == 0 else f"within {difference:.1e} the same"
+    difference = _engines.save_and_load(model, path, next(batches())[0])
+    same = f"within {difference:.1e} the same" if difference else "the same"
     print(f"\nModel  {path}: saved and loaded again, {same} predictions")
-    print(f"Plot   {_plot(runs, folder / 'loss.png')}")
+    print(f"Plot   {_report.plot(runs, characters, folder / 'loss.png')}")
     if interrupt.wanted:
         return INTERRUPTED
-    return 0 if agree else 1
+    return 1 if disagreement else 0
+
+
+def _steps(engine, arguments):
+    if engine == "numpy":
+        return min(arguments.steps, arguments.numpy_steps)
+    return arguments.steps
 
 
 def _printable(text):
@@ -161,73 +208,23 @@ def _print_header(arguments, characters, files, symbols, model):
 
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     threads = threads or len(os.sched_getaffinity(0))
-    count = model.count_params()
+    count = sum(weight.numpy().size for weight in model.trainable_weights)
+    embedding = arguments.embedding
+    first = f"embedding {embedding}" if embedding else f"one-hot {symbols}"
+    layer = f"{CELLS[arguments.cell]} {arguments.units}"
+    if arguments.reset_before:
+        layer += " (reset before the product)"
     print(f"fused_rnn {__version__}, TensorFlow {tf.__version__}, "
           f"{threads} thread{'s' * (threads > 1)}\n")
     print(f"Text   {characters:,} characters of {files:,} Python files, "
           f"{symbols} different ones")
-    print(f"Model  embedding {arguments.embedding}, GRU {arguments.units}, "
-          f"dense {symbols}: {count:,} weights")
+    print(f"Model  {first}, {layer}, dense {symbols}: {count:,} weights")
+    if "numpy" in arguments.engines:
+        print("       what the NumPy engine trains, so every engine does")
     print(f"Batch  {arguments.batch} sequences of {arguments.length} "
           "characters\n")
 
 
-def _print_comparison(fused, stock, characters):
-    """Prints losses and times side by side; whether they agree."""
-    steps = min(len(fused.losses), len(stock.losses))
-    differences = [
-        abs(a - b) for a, b in zip(fused.losses, stock.losses)
-    ]
-    shown = sorted({1, *(max(1, steps * i // 5) for i in range(1, 6))})
-    print("\nLoss     step   fused_rnn       Keras")
-    for step in shown:
-        print(f"     {step:>8}  {fused.losses[step - 1]:>10.4f}  "
-              f"{stock.losses[step - 1]:>10.4f}")
-    largest = max(differences)
-    print(f"       largest difference {largest:.1e}, "
-          f"at step {differences.index(largest) + 1} of {steps}")
-
-    seconds = fused.step_seconds(), stock.step_seconds()
-    print("\nTime                 a step   characters/s")
-    for name, value in zip(("fused_rnn", "Keras"), seconds):
-        print(f"       {name:<10}{1e3 * value:>7.1f} ms  "
-              f"{characters / value:>13,.0f}")
-    print(f"       speed-up  {seconds[1] / seconds[0]:>7.2f}x   "
-          "(median of the steps after the first)")
-    if differences[0] > FIRST_LOSS_TOLERANCE:
-        print("fused-rnn: the losses of the first step differ by "
-              f"{differences[0]:.1e}, more than rounding explains",
-              file=sys.stderr)
-        return False
-    return True
-
-
-def _plot(runs, path):
-    """Draws both curves over steps and over time; returns what to say."""
-    try:
-        import matplotlib
-    except ImportError:
-        return ("not drawn, matplotlib is not installed: "
-                "pip install 'fused-rnn[demo]'")
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True)
-    for run, name, style in zip(runs, ("fused_rnn", "Keras"), ("-", "--")):
-        axes[0].plot(range(1, len(run.losses) + 1), run.losses, style,
-                     label=name)
-        # The first step traces the graph; it would shift the whole curve.
-        seconds, elapsed = 0.0, []
-        for value in [run.step_seconds(), *run.seconds[1:]]:
-            seconds += value
-            elapsed.append(seconds)
-        axes[1].plot(elapsed, run.losses, style, label=name)
-    axes[0].set(xlabel="step", ylabel="loss")
-    axes[1].set(xlabel="seconds")
-    for axis in axes:
-        axis.grid(alpha=0.3)
-        axis.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
-    return path
+def _print_title(engine, first):
+    title = "Keras' own layer" if engine == "keras" else ENGINES[engine]
+    print(title if first else f"\n{title}, the same weights and batches")
