@@ -160,6 +160,7 @@ def extras():
             "ninja",
             "pybind11>=2.12",
             "pytest>=8",
+            "pytest-xdist>=3",
             "setuptools>=77",
         ],
         "demo": ["matplotlib>=3.8"],

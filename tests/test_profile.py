@@ -21,7 +21,7 @@ def tagger():
     x = keras.layers.Bidirectional(
         keras.layers.GRU(5, return_sequences=True, name="gru"), name="both"
     )(x)
-    x = keras.layers.LSTM(2)(x)
+    x = keras.layers.LSTM(2, name="memory")(x)
     y = keras.layers.RNN(keras.layers.GRUCell(4), name="cells")(numbers)
     y = keras.layers.Concatenate()([x, y])
     return keras.Model({"words": words, "numbers": numbers},
@@ -38,13 +38,12 @@ def test_inputs_fit_the_model():
     assert model(inputs).shape == (2, 1)
 
 
-def test_gru_layers_get_what_they_got_in_the_model():
+def test_recurrent_layers_get_what_they_got_in_the_model():
     model = tagger()
     inputs = _profiling.example(model, 2, 7)
     calls = _profiling.calls_of(model, inputs)
-    # The LSTM is none.
     assert [layer.name for layer, *_ in calls] == [
-        "forward_gru", "backward_gru", "cells"
+        "forward_gru", "backward_gru", "memory", "cells"
     ]
     (_, (sequence, *_), options), *_ = calls
     embedding = model.get_layer("embedding")
@@ -60,12 +59,12 @@ def test_steps_compute_gradients_of_everything():
     steps = _profiling.steps_of(model, inputs)
     whole, layers = steps["train"]
     assert len(whole()) == len(model.trainable_variables)
-    # Three sequences, and the weights of three cells.
-    assert len(layers()) == 3 + 3 * 3
+    # Four sequences, and the weights of four cells.
+    assert len(layers()) == 4 + 4 * 3
     assert all(gradient is not None for gradient in [*whole(), *layers()])
     whole, layers = steps["predict"]
     np.testing.assert_allclose(whole(), model(inputs), rtol=1e-5)
-    assert len(layers()) == 3
+    assert len(layers()) == 4
 
 
 def test_the_command(tmp_path, capsys):
@@ -79,14 +78,14 @@ def test_the_command(tmp_path, capsys):
     ]) == 0
     assert path.read_bytes() == before
     printed = capsys.readouterr().out
-    assert "both/forward_gru" in printed and "not a GRU" in printed
-    assert "in GRU layers" in printed and "times as fast" in printed
+    assert "both/forward_gru" in printed and "memory" in printed
+    assert "in recurrent layers" in printed and "times as fast" in printed
     record = json.loads(results.read_text())["profile"]
     assert record["settings"]["inputs"].startswith("2x")
     found = {(r["name"], r["mode"], r["part"]): r for r in record["results"]}
     assert found.keys() == {
         (name, mode, part) for name in ("keras", "fused")
-        for mode in ("predict", "train") for part in ("model", "GRU")
+        for mode in ("predict", "train") for part in ("model", "recurrent")
     }
     for result in found.values():
         assert len(result["rounds"]) == 2 and result["calls"] >= 2
@@ -97,8 +96,8 @@ def test_table():
     record["results"] = [
         {"name": name, "mode": "predict", "part": part, "rounds": [time] * 2}
         for name, part, time in (
-            ("keras", "model", 0.01), ("keras", "GRU", 0.008),
-            ("fused", "model", 0.004), ("fused", "GRU", 0.002),
+            ("keras", "model", 0.01), ("keras", "recurrent", 0.008),
+            ("fused", "model", 0.004), ("fused", "recurrent", 0.002),
         )
     ]
     lines = profile.table(record).splitlines()

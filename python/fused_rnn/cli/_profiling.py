@@ -1,4 +1,4 @@
-"""What `profile` times: whole models and the GRU layers in them."""
+"""What `profile` times: whole models and the recurrent layers in them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def example(model, batch, steps, seed=0):
 
 
 def recurrent_layers(model):
-    """Layers of the model that run a GRU over a sequence."""
+    """Layers of the model that run a fusable cell over a sequence."""
     return [
         layer for _, layer, _ in _fuse._walk(model)
         if isinstance(layer, keras.layers.RNN) and any(
@@ -60,7 +60,7 @@ def recurrent_layers(model):
 
 
 def calls_of(model, inputs):
-    """[(layer, arguments, options)] of every GRU while the model runs once."""
+    """[(layer, arguments, options)] of each while the model runs once."""
     calls = []
     layers = recurrent_layers(model)
 
@@ -94,11 +94,11 @@ def _gradients(outputs, tape, sources):
 
 
 def steps_of(model, inputs):
-    """{mode: (a step of the model, one of its GRU layers alone or None)}.
+    """{mode: (a step of the model, one of its recurrent layers alone or None)}.
 
     A train step is the forward pass in training mode and all gradients, of
     the sum of squares of the outputs; the loss and the optimizer of a model
-    cost the same with and without fused layers. The GRU layers get what they
+    cost the same with and without fused layers. The recurrent layers get what they
     got inside the model, and hand a gradient on as they do there.
     """
     calls = calls_of(model, inputs)
@@ -160,7 +160,7 @@ def entries_of(models, inputs):
     entries = []
     for name, model in models.items():
         for mode, parts in steps_of(model, inputs).items():
-            for part, call in zip(("model", "GRU"), parts):
+            for part, call in zip(("model", "recurrent"), parts):
                 if call is not None:
                     key = len(entries)
                     here.calls[key] = call

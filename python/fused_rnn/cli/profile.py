@@ -1,4 +1,4 @@
-"""`fused-rnn profile`: what a model spends in GRU layers, and what fuse gains."""
+"""`fused-rnn profile`: a model's time in recurrent layers, and what fuse gains."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def add_parser(subparsers) -> None:
     """Adds the command to the parser of `fused-rnn`."""
     parser = subparsers.add_parser(
         "profile",
-        help="what a Keras model spends in GRU layers, and what fuse gains",
+        help="what a Keras model spends in recurrent layers, and what fuse gains",
         description="Loads a Keras model, says which layers fuse() replaces,"
-        " and measures a predict step and a train step with Keras' own GRU"
-        " layers and with fused ones: whole, and in the GRU layers alone. A"
+        " and measures a predict step and a train step with Keras' own recurrent"
+        " layers and with fused ones: whole, and in the recurrent layers alone. A"
         " train step is the forward pass and all gradients, without the"
         " model's own loss and optimizer. The file is not changed.",
         epilog="Exit status: 0 when done, 1 when the model cannot be profiled"
@@ -114,7 +114,7 @@ def run(options, parser) -> int:
 
 
 def table(record):
-    """Times whole and in GRU layers, and what was gained, as text."""
+    """Times whole and in recurrent layers, and what was gained, as text."""
     rounds = {
         (result["name"], result["mode"], result["part"]): result["rounds"]
         for result in record["results"]
@@ -122,14 +122,14 @@ def table(record):
     modes = list(dict.fromkeys(mode for _, mode, _ in rounds))
     lines = [f"{'':<24}" + "".join(f"{mode + ' step':>26}" for mode in modes)]
     for name, title in (("keras", "Keras' own"), ("fused", "fused")):
-        for part, label in (("model", title), ("GRU", "  in GRU layers")):
+        for part, label in (("model", title), ("recurrent", "  in recurrent layers")):
             cells = []
             for mode in modes:
                 found = harness.summary(rounds.get((name, mode, part), []))
                 text = "–"
                 if found:
                     text = f"{tables.milliseconds(found['median'])} ms"
-                    if part == "GRU":
+                    if part == "recurrent":
                         share = harness.ratio(
                             rounds[name, mode, part],
                             rounds[name, mode, "model"],
