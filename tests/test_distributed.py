@@ -39,20 +39,24 @@ def start(folder, environment, addresses, worker):
     )
 
 
-def weights(file):
+def weights(name, file):
     model = keras.Sequential([
         keras.Input((None, INPUTS)),
-        keras.layers.GRU(UNITS),
+        getattr(keras.layers, name)(UNITS),
         keras.layers.Dense(1),
     ])
     model.load_weights(file)
     return model.get_weights()
 
 
-def test_two_workers_train_as_one(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", helpers_keras.LAYERS)
+def test_two_workers_train_as_one(name, tmp_path, monkeypatch):
     text = (ROOT / "docs" / "distributed.md").read_text()
     program, = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
-    (tmp_path / "train.py").write_text(program)
+    assert program.count("fused_rnn.GRU") == 1
+    (tmp_path / "train.py").write_text(
+        program.replace("fused_rnn.GRU", f"fused_rnn.{name}")
+    )
     monkeypatch.setenv("PYTHONPATH", PACKAGES, prepend=os.pathsep)
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
     *pair, alone = free_addresses(3)
@@ -75,7 +79,7 @@ def test_two_workers_train_as_one(tmp_path, monkeypatch):
     assert losses[0] == losses[1]
     assert len(losses[0]) == 3 and losses[0][2] < losses[0][0]
     first, second, one = (
-        weights(tmp_path / name) for name in (
+        weights(name, tmp_path / file) for file in (
             "two/worker0.weights.h5", "two/worker1.weights.h5",
             "one/worker0.weights.h5",
         )

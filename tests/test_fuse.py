@@ -1,9 +1,6 @@
-"""fuse, unfuse and fused_scope on whole models."""
+"""fuse and unfuse on whole models."""
 
 import json
-import pathlib
-import threading
-import types
 import warnings
 
 import numpy as np
@@ -12,72 +9,24 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 import keras  # noqa: E402
 from keras import layers  # noqa: E402
-from keras.layers import GRU as imported_before  # noqa: E402, N811
 
 import fused_rnn  # noqa: E402
-import helpers_keras  # noqa: E402
-
-BATCH, STEPS, INPUTS, UNITS = 4, 3, 3, 6
-FUSED = (
-    fused_rnn.RNN,
-    *(getattr(fused_rnn, name + kind) for name in helpers_keras.LAYERS
-      for kind in ("", "Cell")),
+from helpers_keras import LAYERS  # noqa: E402
+from helpers_models import (  # noqa: E402
+    BATCH,
+    FUSED,
+    INPUTS,
+    STEPS,
+    UNITS,
+    OwnCell,
+    assert_close,
+    classes,
+    count_fused,
+    data,
+    encoder_decoder,
+    tagger,
+    while_loops,
 )
-
-
-def data(seed=0, shape=(BATCH, STEPS, INPUTS)):
-    return np.random.default_rng(seed).uniform(-1, 1, shape).astype("float32")
-
-
-def assert_close(actual, expected):
-    for a, e in zip(
-        keras.tree.flatten(actual), keras.tree.flatten(expected), strict=True
-    ):
-        helpers_keras.assert_close(a, e, "float32", INPUTS + UNITS, STEPS)
-
-
-def classes(model):
-    return [type(layer) for layer in model._flatten_layers()]
-
-
-def count_fused(model):
-    return sum(kind in FUSED for kind in classes(model))
-
-
-def while_loops(model, inputs):
-    graph = tf.function(model).get_concrete_function(inputs).graph
-    return sum("While" in op.type for op in graph.get_operations())
-
-
-class OwnCell(layers.SimpleRNNCell):
-    """One that is not fused."""
-
-
-# Models as users write them, each with its inputs and the layers to replace;
-# rnn is the layer that they use.
-def tagger(rnn=layers.GRU):
-    model = keras.Sequential([
-        keras.Input((None,), dtype="int32"),
-        layers.Embedding(9, INPUTS, mask_zero=True),
-        layers.Bidirectional(rnn(UNITS, return_sequences=True)),
-        layers.Bidirectional(rnn(UNITS, use_bias=False)),
-        layers.Dense(2),
-    ])
-    return model, np.random.default_rng(3).integers(0, 9, (BATCH, STEPS)), 4
-
-
-def encoder_decoder(rnn=layers.GRU):
-    source, target = keras.Input((None, INPUTS)), keras.Input((None, INPUTS))
-    encoded, *states = rnn(
-        UNITS, return_sequences=True, return_state=True, name="encoder"
-    )(layers.Masking()(source))
-    decoded = rnn(UNITS, return_sequences=True, name="decoder")(
-        target, initial_state=states
-    )
-    context = layers.Attention()([decoded, encoded])
-    outputs = layers.Dense(2)(layers.Concatenate()([decoded, context]))
-    model = keras.Model([source, target], [outputs, *states])
-    return model, [data(), data(1)], 2
 
 
 def cell_of(rnn):
@@ -137,7 +86,7 @@ MODELS = [tagger, encoder_decoder, stateful, subclassed, nested]
 
 
 @pytest.mark.parametrize("build", MODELS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("name", helpers_keras.LAYERS)
+@pytest.mark.parametrize("name", LAYERS)
 def test_fuse_and_unfuse(build, name, capsys):
     keras.utils.set_random_seed(1)
     model, inputs, replaced = build(getattr(layers, name))
@@ -266,7 +215,7 @@ def test_table(capsys):
     assert "not a GRU, LSTM or SimpleRNN\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", helpers_keras.LAYERS)
+@pytest.mark.parametrize("name", LAYERS)
 def test_unfuse_what_was_built_fused(name):
     rnn = getattr(fused_rnn, name)
 
@@ -335,93 +284,3 @@ def test_xla(monkeypatch):
         warnings.simplefilter("error")
         model.compile("sgd", "mse", jit_compile="auto")
     assert model.jit_compile is False
-
-
-def test_scope():
-    with fused_rnn.fused_scope():
-        model, inputs, _ = tagger()
-        assert count_fused(model) == 4
-        assert type(imported_before(2)) is fused_rnn.GRU
-        stack = layers.RNN([layers.GRUCell(2), fused_rnn.GRUCell(2)])
-        assert type(stack) is fused_rnn.RNN
-        assert type(layers.RNN(cell=layers.GRUCell(2))) is fused_rnn.RNN
-        assert type(layers.RNN(layers.LSTMCell(2))) is fused_rnn.RNN
-        assert type(layers.RNN(OwnCell(2))) is layers.RNN
-        assert type(layers.LSTM(2)) is fused_rnn.LSTM
-        assert type(layers.SimpleRNN(2)) is fused_rnn.SimpleRNN
-        assert type(layers.ConvLSTM1D(2, 1)) is layers.ConvLSTM1D
-        assert type(layers.GRUCell(2)) is layers.GRUCell
-        with pytest.raises(TypeError):
-            layers.RNN()
-        elsewhere = []
-        thread = threading.Thread(
-            target=lambda: elsewhere.append(layers.GRU(2))
-        )
-        thread.start()
-        thread.join()
-        assert type(elsewhere[0]) is layers.GRU
-        with pytest.raises(ZeroDivisionError), fused_rnn.fused_scope():
-            1 / 0
-        assert type(layers.GRU(2)) is fused_rnn.GRU
-    assert type(layers.GRU(2)) is layers.GRU
-    assert "__new__" not in vars(layers.RNN)
-    with pytest.raises(ValueError, match="time_major"):
-        layers.GRU(2, time_major=False)
-    # What was built inside stays fused, and is otherwise what Keras builds.
-    assert not while_loops(model, inputs)
-    keras.backend.clear_session(free_memory=False)
-    with fused_rnn.fused_scope():
-        paths = [v.path for v in tagger()[0].variables]
-    keras.backend.clear_session(free_memory=False)
-    assert paths == [v.path for v in tagger()[0].variables]
-
-
-@pytest.mark.parametrize("name", helpers_keras.LAYERS)
-def test_scope_loads_and_clones(name, tmp_path):
-    model, inputs, replaced = encoder_decoder(getattr(layers, name))
-    model.compile("adam", "mse")
-    model.save(tmp_path / "old.keras")
-    expected = model(inputs)
-    with fused_rnn.fused_scope():
-        loaded = keras.models.load_model(tmp_path / "old.keras")
-        clone = keras.models.clone_model(model)
-    assert count_fused(loaded) == count_fused(clone) == replaced
-    assert loaded.compiled
-    assert isinstance(loaded.optimizer, keras.optimizers.Adam)
-    assert_close(loaded(inputs), expected)
-    clone.set_weights(model.get_weights())
-    assert_close(clone(inputs), expected)
-    assert not count_fused(model)
-    assert isinstance(fused_rnn.fuse, types.FunctionType)
-
-
-def test_file_of_keras_2(tmp_path):
-    """data/keras2.h5: tf_keras 2.19 wrote it, trained for two steps of Adam.
-
-    Embedding(5, 3, mask_zero=True), Bidirectional(GRU(2)), GRU(3,
-    reset_after=False), RNN([GRUCell(2), GRUCell(2)]), GRU(2), Dense(1).
-    """
-    file = pathlib.Path(__file__).parent / "data" / "keras2.h5"
-    x = np.random.default_rng(0).integers(0, 5, (4, 6))
-    expected = np.array([
-        [0.07449819147586823], [0.0632244199514389], [0.07966948300600052],
-        [0.07474116235971451],
-    ])
-    # Keras 3 cannot read the losses that Keras 2 wrote.
-    with fused_rnn.fused_scope():
-        model = keras.models.load_model(file, compile=False)
-    assert count_fused(model) == 5
-    assert_close(model(x), expected)
-    model.compile("sgd", keras.losses.MeanSquaredError())
-    model.fit(x, np.ones((4, 1)), verbose=0)
-    expected = model.predict(x, verbose=0)
-    model.save(tmp_path / "again.h5")
-    again = keras.models.load_model(tmp_path / "again.h5")
-    assert count_fused(again) == 5
-    np.testing.assert_array_equal(again.predict(x, verbose=0), expected)
-    fused_rnn.unfuse(again).save(tmp_path / "stock.h5")
-    stock = keras.models.load_model(tmp_path / "stock.h5")
-    assert not count_fused(stock)
-    assert_close(stock(x), expected)
-    assert count_fused(fused_rnn.fuse(stock)) == 5
-    np.testing.assert_array_equal(stock.predict(x, verbose=0), expected)

@@ -119,6 +119,17 @@ def test_equals_keras(cells, kind, options, mask):
     )
 
 
+def test_a_list_of_one_lstm_is_masked_as_the_layer_is():
+    """Keras' own fails on it."""
+    layer, _ = pair(stack_of_one, "LSTM", return_sequences=True)
+    whole = fused_rnn.LSTM(UNITS, return_sequences=True)
+    whole.build((BATCH, STEPS, INPUTS))
+    whole.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(
+        layer(data(), mask=HOLES), whole(data(), mask=HOLES)
+    )
+
+
 @pytest.mark.parametrize("cell_options, training", [
     (dict(dtype="float64"), False),
     (dict(dtype="mixed_bfloat16"), False),

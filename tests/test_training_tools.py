@@ -26,20 +26,21 @@ def assert_close(actual, expected, updates):
         )
 
 
-def pair(model_class=keras.Sequential):
+def pair(name, model_class=keras.Sequential):
     """Two equal models, the first fused and the second on Keras' layers."""
     models = []
     for seed in (1, 1):
         keras.utils.set_random_seed(seed)
         models.append(model_class([
             keras.Input((None, INPUTS)),
-            keras.layers.GRU(
+            getattr(keras.layers, name)(
                 UNITS, kernel_regularizer="l2", activity_regularizer="l1",
                 recurrent_constraint=keras.constraints.MaxNorm(0.5),
             ),
             keras.layers.Dense(1),
         ]))
     fused_rnn.fuse(models[0], verbose=False)
+    assert type(models[0].layers[0]) is getattr(fused_rnn, name)
     return models
 
 
@@ -47,13 +48,14 @@ def optimizer(**options):
     return keras.optimizers.SGD(0.1, momentum=0.5, **options)
 
 
+@pytest.mark.parametrize("name", helpers_keras.LAYERS)
 @pytest.mark.parametrize("options", [
     dict(clipnorm=0.05, use_ema=True), dict(gradient_accumulation_steps=2),
 ], ids=lambda options: next(iter(options)))
-def test_fit(options, tmp_path):
+def test_fit(options, name, tmp_path):
     histories, weights = [], []
-    for model in pair():
-        fused = type(model.layers[0]) is fused_rnn.GRU
+    for model in pair(name):
+        fused = type(model.layers[0]) is getattr(fused_rnn, name)
         # Eager, since a graph of Keras' loop takes seconds to trace.
         model.compile(optimizer(**options), "mse", run_eagerly=not fused)
         best = tmp_path / f"{fused}.keras"
@@ -98,10 +100,11 @@ class TwoLosses(keras.Sequential):
         return {"near": near}
 
 
-def test_train_step_with_persistent_tape():
+@pytest.mark.parametrize("name", helpers_keras.LAYERS)
+def test_train_step_with_persistent_tape(name):
     weights = []
-    for model in pair(TwoLosses):
-        fused = type(model.layers[0]) is fused_rnn.GRU
+    for model in pair(name, TwoLosses):
+        fused = type(model.layers[0]) is getattr(fused_rnn, name)
         model.compile(optimizer(), run_eagerly=not fused)
         model.fit(data(), data(1, (ROWS, 1)), 4, epochs=2, verbose=0,
                   shuffle=False)
@@ -120,9 +123,13 @@ x, y = files["x"], files["y"]
 
 def build():
     model = keras.Sequential([
-        keras.Input((None, x.shape[2])), keras.layers.GRU(6),
+        keras.Input((None, x.shape[2])),
+        *(rnn(6, return_sequences=rnn is not keras.layers.SimpleRNN)
+          for rnn in (keras.layers.GRU, keras.layers.LSTM,
+                      keras.layers.SimpleRNN)),
         keras.layers.Dense(1)])
-    model.set_weights([files[f"w{i}"] for i in range(5)])
+    weights = model.get_weights()
+    model.set_weights([files[f"w{i}"] for i in range(len(weights))])
     model.compile(keras.optimizers.SGD(0.1, momentum=0.5), "mse")
     return model
 
@@ -132,7 +139,8 @@ with strategy.scope():
     both = build()
 one = fused_rnn.fuse(build())
 # Outside of the scope, after compile.
-assert type(fused_rnn.fuse(both).layers[0]) is fused_rnn.GRU
+assert [type(layer) for layer in fused_rnn.fuse(both).layers[:3]] == [
+    fused_rnn.GRU, fused_rnn.LSTM, fused_rnn.SimpleRNN]
 for model in (both, one):
     model.fit(x, y, 4, epochs=2, shuffle=False, verbose=0)
 np.savez(sys.argv[2], **{
@@ -142,7 +150,14 @@ np.savez(sys.argv[2], **{
 
 
 def test_mirrored_strategy(tmp_path):
-    model = pair()[0]
+    """On one of each layer."""
+    rnns = [getattr(fused_rnn, name) for name in helpers_keras.LAYERS]
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([
+        keras.Input((None, INPUTS)),
+        *(rnn(UNITS, return_sequences=rnn is not rnns[-1]) for rnn in rnns),
+        keras.layers.Dense(1),
+    ])
     np.savez(
         tmp_path / "in.npz", x=data(), y=data(1, (ROWS, 1)),
         **{f"w{i}": w for i, w in enumerate(model.get_weights())},

@@ -195,8 +195,9 @@ def fused_scope():
     So do ``LSTM`` and ``SimpleRNN``, and ``keras.layers.RNN`` around their
     cells, one or several. It holds for whatever makes a layer, however the
     class was imported: code of one's own, ``keras.models.load_model``,
-    ``keras.models.clone_model``, ``from_config``. Other threads are left alone. A layer that cannot be fused
-    warns when it is called and names its ``fallback_reason``.
+    ``keras.models.clone_model``, ``from_config``. Other threads are left alone.
+    A layer that cannot be fused warns when it is called and names its
+    ``fallback_reason``.
 
     Files of Keras 2 (``.h5``) with recurrent layers load in the scope: Keras 3
     by itself refuses the ``time_major`` that stands in them.

@@ -12,11 +12,11 @@ class RNN(FusedSequence, keras.layers.RNN):
 
     With a list of cells, or ``keras.layers.StackedRNNCells``, one op a cell.
     The cells are Keras' or this package's GRUCell, LSTMCell and SimpleRNNCell,
-    in any mixture. Arguments, weights, configuration, states, masks and dropout
-    are those of ``keras.layers.RNN``; what ``fused_rnn.GRU`` says of masks, dtypes,
-    activations and XLA holds here too. With any other cell the layer computes
-    what Keras computes, says so once through ``warnings``, and names the
-    reason in ``fallback_reason``.
+    in any mixture. Arguments, weights, configuration, states, masks and
+    dropout are those of ``keras.layers.RNN``; what ``fused_rnn.GRU`` says of
+    masks, dtypes, activations and XLA holds here too. With any other cell the
+    layer computes what Keras computes, says so once through ``warnings``, and
+    names the reason in ``fallback_reason``.
 
     Call arguments:
       sequences: [B, T, I].
