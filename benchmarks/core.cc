@@ -144,17 +144,17 @@ struct Program {
       print(name, rows, 0, units, time_of(seconds, call), 0, bytes);
     };
     forward.options.reset_after = backward.options.reset_after = true;
-    measure("forward_after", 7, [&] { table.forward_after(forward); });
-    measure("backward_after", 16, [&] { table.backward_after(backward); });
+    measure("forward_after", 7, [&] { table.gru_forward_after(forward); });
+    measure("backward_after", 16, [&] { table.gru_backward_after(backward); });
     forward.options.reset_after = backward.options.reset_after = false;
     measure("forward_before_gates", 5,
-            [&] { table.forward_before_gates(forward); });
+            [&] { table.gru_forward_before[0](forward); });
     measure("forward_before_candidate", 5,
-            [&] { table.forward_before_candidate(forward); });
+            [&] { table.gru_forward_before[1](forward); });
     measure("backward_before_candidate", 10,
-            [&] { table.backward_before_candidate(backward); });
+            [&] { table.gru_backward_before[0](backward); });
     measure("backward_before_reset", 6,
-            [&] { table.backward_before_reset(backward); });
+            [&] { table.gru_backward_before[1](backward); });
   }
 
   void run() {
