@@ -165,7 +165,9 @@ def test_disagreement_is_an_error(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize("arguments, message", [
     (["--text", "/nowhere"], "there are no Python files in /nowhere"),
     (["--length", "30000"], "too few for sequences of 30000"),
-    (["--output", "/dev/null/x"], "/dev/null"),
+    (["--output", "/dev/null/x"], "--output: expected a folder that can be"),
+    # It is there, but no files can be made in it.
+    (["--output", "/proc"], "written to, got /proc: "),
 ])
 def test_errors_in_plain_words(arguments, message, tmp_path, capsys):
     assert demo("--output", str(tmp_path), *arguments) == 1
@@ -178,6 +180,8 @@ def test_errors_in_plain_words(arguments, message, tmp_path, capsys):
     (["--steps", "0"], "expected a whole number above 0, got '0'"),
     (["--units", "2.5"], "expected a whole number above 0, got '2.5'"),
     (["--temperature", "nan"], "expected a number above 0, got 'nan'"),
+    (["--seed", "-1"], "expected a whole number from 0 to 4294967295"),
+    (["--seed", str(2**32)], "expected a whole number from 0 to 4294967295"),
     (["--embedding", "-1"], "expected a whole number, 0 or more, got '-1'"),
     (["--engine", "numpy", "--embedding", "3"],
      "--embedding: expected 0 with the NumPy engine"),
@@ -189,6 +193,32 @@ def test_wrong_flags(arguments, message, capsys):
         demo(*arguments)
     assert exit_.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_an_unknown_instruction_set_is_said_in_one_line(tmp_path):
+    printed = helpers.run_python(
+        """
+        import sys
+        from fused_rnn import cli
+        sys.stderr = sys.stdout
+        print(cli.main(["demo", "--output", sys.argv[1]]))
+        """,
+        tmp_path, FUSED_RNN_ISA="mmx",
+    )
+    message, status = printed.splitlines()
+    assert message.startswith("fused-rnn: FUSED_RNN_ISA='mmx' is not")
+    assert "baseline" in message and status == "1"
+
+
+def test_help_tells_defaults_as_they_are_typed(capsys):
+    for command in cli.COMMANDS:
+        with pytest.raises(SystemExit) as exit_:
+            cli.main([command, "--help"])
+        assert exit_.value.code == 0
+        printed = capsys.readouterr().out
+        assert not re.search(r"default:\s+(None|False|[(\[])", printed)
+        if command == "bench":
+            assert re.search(r"default:\s+after\)", printed)
 
 
 def test_ctrl_c_keeps_what_was_trained(tmp_path):

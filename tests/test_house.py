@@ -182,3 +182,17 @@ def test_every_public_name_exists_and_explains_itself():
         value = getattr(importlib.import_module(f"fused_rnn.{module}"), public)
         assert getattr(fused_rnn, public) is value
         assert value.__doc__ and len(value.__doc__) > 100, public
+
+
+def test_no_function_replaces_another_of_its_name():
+    """A test that does so hides the other one, which never runs."""
+    modules = [*(ROOT / "tests").rglob("*.py"), *MODULES]
+    twice = []
+    for path in modules:
+        found = set()
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                if node.name in found:
+                    twice.append(f"{name(path)}: {node.name}")
+                found.add(node.name)
+    assert len(modules) > 80 and not twice

@@ -147,6 +147,17 @@ def load():
         ) from error
 
 
+def check_instruction_set() -> None:
+    """Raises LibraryError if FUSED_RNN_ISA names none that runs here.
+
+    The ops say so themselves, in the error of a whole graph.
+    """
+    from fused_rnn import _core
+
+    if error := _core.isa_error():
+        raise LibraryError(error)
+
+
 def check(info: BuildInfo | None, running: str) -> None:
     """Raises LibraryError unless this build serves the running TensorFlow."""
     minor = _find_tensorflow.minor(running)

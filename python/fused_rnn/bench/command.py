@@ -9,14 +9,13 @@ import tempfile
 import time
 
 from fused_rnn.bench import harness
-from fused_rnn.cli import _terminal
+from fused_rnn.cli import _arguments, _terminal
 
 
 def parser(description, *, rounds, budget):
     """A parser with the options of every program of benchmarks/."""
     result = argparse.ArgumentParser(
-        description=description,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        description=description, formatter_class=_arguments.Help
     )
     result.add_argument("--threads", type=int, default=2)
     add_options(result, rounds=rounds, budget=budget)
@@ -26,8 +25,9 @@ def parser(description, *, rounds, budget):
 def add_options(known, *, rounds, budget):
     """How long to measure, and where results go."""
     add = known.add_argument
-    add("--rounds", type=int, default=rounds)
-    add("--budget", type=float, default=budget,
+    add("--rounds", type=_arguments.COUNT, default=rounds,
+        help="how many times each is timed, in turn")
+    add("--budget", type=_arguments.SIZE, default=budget,
         help="seconds of each computation in each round")
     add("--json", metavar="FILE", help="results are put there")
     known.set_defaults(dtype="float32")
@@ -51,6 +51,19 @@ def threads_error(numbers):
                 f"--threads must be between 1 and {available}, the processors"
                 f" that may be used, got {number}"
             )
+    return None
+
+
+def output_error(*paths):
+    """A sentence if results cannot be put into one of these, or None.
+
+    Better said before they are measured. A path may be None.
+    """
+    for path in filter(None, paths):
+        if not pathlib.Path(path).absolute().parent.is_dir():
+            return f"there is no folder for {path}"
+        if pathlib.Path(path).is_dir():
+            return f"expected a file for results, got the folder {path}"
     return None
 
 

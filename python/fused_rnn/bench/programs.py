@@ -53,10 +53,11 @@ def add_options(known):
     """What is compared, of whom, and where they are installed."""
     add = known.add_argument
     add("--modes", "--mode", nargs="+", choices=cases.MODES,
-        default=cases.MODES)
+        default=cases.MODES, help="what is timed")
     add("--only", type=lambda text: text.split(","), metavar="NAME,...",
         help=f"of {', '.join(PROGRAMS)}; a name stands for its variants too")
-    add("--dtype", choices=tuple(cases.EPSILONS), default="float32")
+    add("--dtype", choices=tuple(cases.EPSILONS), default="float32",
+        help="of weights, inputs and states")
     add("--python", action="append", metavar="FILE",
         help="an interpreter that has rivals which do not run on TensorFlow;"
         " may be given several times; this one unless given")

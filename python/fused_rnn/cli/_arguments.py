@@ -1,11 +1,25 @@
-"""Types of the commands' arguments, with messages that say what is expected."""
+"""Types of the commands' arguments, with messages that say what is expected,
+and the help on them."""
 
 import argparse
 
 from fused_rnn.bench import cases
 
 
-def number(kind, expected, least=None):
+class Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Tells defaults, in the form in which one would type them."""
+
+    def _get_help_string(self, action):
+        if action.default is None or action.default is False:
+            return action.help
+        text = super()._get_help_string(action)
+        if isinstance(action.default, (list, tuple)):
+            typed = " ".join(map(str, action.default))
+            text = text.replace("%(default)s", typed)
+        return text
+
+
+def number(kind, expected, least=None, most=None):
     """A number above 0, or not below `least`; `expected` says so in words."""
 
     def parse(text):
@@ -14,13 +28,18 @@ def number(kind, expected, least=None):
         except ValueError:
             value = float("nan")
         enough = value > 0 if least is None else value >= least
-        if not (enough and value < float("inf")):
+        small = value < float("inf") if most is None else value <= most
+        if not (enough and small):
             raise argparse.ArgumentTypeError(
                 f"expected {expected}, got {text!r}"
             )
         return value
 
     return parse
+
+
+COUNT = number(int, "a whole number above 0")
+SIZE = number(float, "a number above 0")
 
 
 def shape(text):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
-import pathlib
 import shutil
 import sys
 
+from fused_rnn import _library
 from fused_rnn.bench import cases, command, limits, listing, programs
 from fused_rnn.cli import _arguments
 
@@ -35,7 +34,7 @@ def add_parser(subparsers) -> None:
         " their own, whose interpreter --python names. Exit status: 0 when"
         " done, 1 when something is missing, 2 for wrong arguments, 130 when"
         " interrupted.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_arguments.Help,
     )
     add = parser.add_argument
     add("--shapes", "--shape", nargs="+", type=_arguments.shape,
@@ -70,6 +69,7 @@ def run(options, parser) -> int:
     if missing:
         print(f"fused-rnn: {missing}", file=sys.stderr)
         return 1
+    _library.check_instruction_set()
     record = command.run(
         options, "bench", lambda record: measure(options, chosen, record)
     )
@@ -95,10 +95,7 @@ def _missing(options):
     for path in options.python or ():
         if not shutil.which(path):
             return f"there is no interpreter {path}"
-    for path in filter(None, (options.json, options.plot)):
-        if not pathlib.Path(path).absolute().parent.is_dir():
-            return f"there is no folder for {path}"
-    return None
+    return command.output_error(options.json, options.plot)
 
 
 def measure(options, chosen, record):

@@ -6,15 +6,15 @@ Python source of the interpreter's own standard library.
 
 from __future__ import annotations
 
-import argparse
 import os
 import pathlib
 import sys
+import tempfile
 
 from fused_rnn import _library
 from fused_rnn._version import __version__
 from fused_rnn.cli import _report, _text, _training
-from fused_rnn.cli._arguments import number
+from fused_rnn.cli._arguments import COUNT, SIZE, Help, number
 from fused_rnn.cli._terminal import quiet_start
 
 INTERRUPTED = 130  # what shells report for a command that SIGINT ended
@@ -40,33 +40,31 @@ def add_parser(subparsers) -> None:
         " (--embedding 0 --reset-before). Exit status: 0 when done, 1 when"
         " something is missing or the engines disagree, 2 for wrong arguments,"
         " 130 when interrupted.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=Help,
     )
-    count = number(int, "a whole number above 0")
-    size = number(float, "a number above 0")
     add = parser.add_argument
     add("--cell", choices=CELLS, default="gru", help="the recurrent layer")
     add("--engine", "--engines", nargs="+", action="extend", dest="engines",
         choices=(*ENGINES, "all"), help="what trains it, one or several; the"
-        " first trained writes the sample and is kept (default: fused keras)"
-        "%(default).0s")
+        " first trained writes the sample and is kept (default: fused keras)")
     for flag, kind, default, text in (
-        ("--steps", count, 400, "training steps of each engine"),
-        ("--numpy-steps", count, 30, "at most, of the NumPy engine: it is"
+        ("--steps", COUNT, 400, "training steps of each engine"),
+        ("--numpy-steps", COUNT, 30, "at most, of the NumPy engine: it is"
          " slow"),
-        ("--units", count, 256, "units of the recurrent layer"),
-        ("--batch", count, 32, "sequences in a batch"),
-        ("--length", count, 100, "characters in a sequence"),
-        ("--learning-rate", size, 3e-3, "of the optimizer, Adam"),
-        ("--characters", count, 5_000_000, "how much text to read at most"),
-        ("--sample", count, 400, "characters to write at the end"),
-        ("--temperature", size, 0.6, "below 1 bolder, above 1 wilder"),
+        ("--units", COUNT, 256, "units of the recurrent layer"),
+        ("--batch", COUNT, 32, "sequences in a batch"),
+        ("--length", COUNT, 100, "characters in a sequence"),
+        ("--learning-rate", SIZE, 3e-3, "of the optimizer, Adam"),
+        ("--characters", COUNT, 5_000_000, "how much text to read at most"),
+        ("--sample", COUNT, 400, "characters to write at the end"),
+        ("--temperature", SIZE, 0.6, "below 1 bolder, above 1 wilder"),
     ):
         add(flag, type=kind, default=default, help=text)
     add("--embedding", type=number(int, "a whole number, 0 or more", least=0),
         help="numbers that stand for a character, 0 for one-hot (default:"
-        f" {EMBEDDING}, with the NumPy engine 0)%(default).0s")
-    add("--seed", type=int, default=0, help="of all chance")
+        f" {EMBEDDING}, with the NumPy engine 0)")
+    add("--seed", default=0, help="of all chance",
+        type=number(int, "a whole number from 0 to 4294967295", 0, 2**32 - 1))
     add("--reset-before", action="store_true",
         help="the GRU whose reset gate acts before the product")
     add("--text", metavar="PATH",
@@ -122,8 +120,7 @@ def _settle(arguments):
 
 
 def _run(arguments) -> int:
-    folder = pathlib.Path(arguments.output)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _output_folder(arguments.output)
     files = _text.sources(arguments.text)
     text, read = _text.read(files, arguments.characters, arguments.seed)
     vocabulary = _text.Vocabulary(text)
@@ -137,6 +134,7 @@ def _run(arguments) -> int:
     batches()  # finds a text that is too short before TensorFlow is loaded
     with quiet_start():
         _library.load()
+        _library.check_instruction_set()
         import keras
 
         from fused_rnn.cli import _engines
@@ -189,6 +187,24 @@ def _run(arguments) -> int:
     if interrupt.wanted:
         return INTERRUPTED
     return 1 if disagreement else 0
+
+
+def _output_folder(path):
+    """The folder of that name, made if need be.
+
+    Raises:
+      OSError: nothing can be written there; better said before the training.
+    """
+    try:
+        os.makedirs(path, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise OSError(
+            "--output: expected a folder that can be written to, got"
+            f" {path}: {error.strerror}"
+        ) from None
+    return pathlib.Path(path)
 
 
 def _steps(engine, arguments):

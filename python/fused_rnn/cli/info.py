@@ -8,6 +8,7 @@ import platform
 
 from fused_rnn import _library
 from fused_rnn._version import __version__
+from fused_rnn.cli._terminal import quiet_start
 
 
 def add_parser(subparsers) -> None:
@@ -86,8 +87,8 @@ def _tensorflow(facts) -> list[str]:
         facts["TensorFlow"] = f"left alone ({_library.NO_TENSORFLOW} is set)"
         return []
     # Its start-up log would drown the answer.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    import tensorflow as tf
+    with quiet_start():
+        import tensorflow as tf
 
     facts["TensorFlow"] = tf.__version__
     # 0 means TensorFlow's default, the processors that this process may use.

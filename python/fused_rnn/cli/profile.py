@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import sys
 
 from fused_rnn import _library
 from fused_rnn.bench import command, harness, tables
-from fused_rnn.cli._arguments import number
+from fused_rnn.cli._arguments import COUNT, Help
 from fused_rnn.cli._terminal import quiet_start
 
 # Of the norm, relative: two ways to round, through a whole model.
@@ -29,14 +28,13 @@ def add_parser(subparsers) -> None:
         epilog="Exit status: 0 when done, 1 when the model cannot be profiled"
         " or the two compute something else, 2 for wrong arguments, 130 when"
         " interrupted.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=Help,
     )
     add = parser.add_argument
     add("model", metavar="MODEL.keras")
-    count = number(int, "a whole number above 0")
-    add("--batch", type=count, default=32,
+    add("--batch", type=COUNT, default=32,
         help="rows, where the model leaves that open")
-    add("--steps", type=count, default=100,
+    add("--steps", type=COUNT, default=100,
         help="of an axis whose length the model leaves open")
     add("--threads", type=int, help="of TensorFlow; its own default unless"
         " given")
@@ -50,11 +48,15 @@ def run(options, parser) -> int:
         error = command.threads_error([options.threads])
         if error:
             parser.error(error)
+    missing = command.output_error(options.json)
     if not os.path.exists(options.model):
-        print(f"fused-rnn: there is no file {options.model}", file=sys.stderr)
+        missing = f"there is no file {options.model}"
+    if missing:
+        print(f"fused-rnn: {missing}", file=sys.stderr)
         return 1
     with quiet_start():
         _library.load()
+        _library.check_instruction_set()
         import keras
         import tensorflow as tf
 
