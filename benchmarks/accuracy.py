@@ -16,7 +16,7 @@ SHAPES = ((1, 1, 128, 256), (1, 100, 40, 128), (16, 100, 128, 256),
 
 
 def main(arguments=None):
-    parser = command.parser(__doc__.split("\n")[0], rounds=0, budget=0.0)
+    parser = command.parser(__doc__.split("\n")[0])
     parser.add_argument("--shapes", "--shape", nargs="+",
                         type=cases.parse_shape, default=SHAPES,
                         metavar="B,T,I,H")
@@ -30,8 +30,11 @@ def main(arguments=None):
 
     def measure(record):
         with command.measuring(record) as (progress, folder):
+            pace = command.pace_of(
+                options, progress, programs.blocks(options, chosen)
+            )
             programs.run(
-                options, chosen, record, options.threads, progress, folder
+                options, chosen, record, options.threads, pace, progress, folder
             )
 
     record = command.run(options, "accuracy", measure)

@@ -39,23 +39,22 @@ def run(options, record):
             PROGRAMS, options.threads, [sys.executable], folder
         )
         try:
-            for number, shape in enumerate(options.shapes):
+            computed = [
+                (name, mode) for name in PROGRAMS
+                for modes in MODES.values() for mode in modes
+            ]
+            pace = command.pace_of(
+                options, progress, [len(computed)] * len(options.shapes)
+            )
+            for shape in options.shapes:
                 case = cases.CellCase(folder / "case", shape)
-
-                def show(text, part):
-                    progress.show(
-                        f"{shape}: {text}", (number + part) / len(options.shapes)
-                    )
-
                 jobs = [
                     fleet.Job(workers, name, case, mode, CONVENTION)
-                    for name in PROGRAMS
-                    for modes in MODES.values() for mode in modes
+                    for name, mode in computed
                 ]
-                fleet.measure(
-                    jobs, options.rounds, options.budget, folder, record, show
-                )
-                progress.finished(str(shape))
+                label = tables.sizes(shape)
+                fleet.measure(jobs, pace, label, folder, record)
+                progress.finished(label)
         finally:
             workers.close()
             record["versions"] |= workers.versions
@@ -95,7 +94,7 @@ def _tables(times, steps, modes):
             if gain:
                 gains[mode].append(gain)
             row += [
-                *(tables.microseconds([call / steps for call in calls or ()])
+                *(tables.microseconds([call and call / steps for call in calls or ()])
                   for calls in (ours, theirs)),
                 tables.number(gain),
             ]

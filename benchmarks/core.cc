@@ -53,13 +53,36 @@ Floats values(Index n) {
   return result;
 }
 
+// The kernels of one stage of a cell's step, and how many arrays each loads and
+// stores: what it does both to counts twice.
+struct Stage {
+  RnnOptions options;
+  int number;
+  const char *forward, *backward;
+  int forward_touched, backward_touched;
+};
+
+std::vector<Stage> stages() {
+  RnnOptions after, before, lstm, simple;
+  after.reset_after = true;
+  lstm.cell = Cell::kLstm;
+  simple.cell = Cell::kSimpleRnn;
+  return {
+      {after, 0, "GRU, reset after", "GRU, reset after", 7, 15},
+      {before, 0, "GRU, reset before: z, r", "GRU, reset before: z, c", 5, 10},
+      {before, 1, "GRU, reset before: c", "GRU, reset before: r", 5, 7},
+      {lstm, 0, "LSTM", "LSTM", 8, 18},
+      {simple, 0, "simple RNN", "simple RNN", 3, 5},
+  };
+}
+
 struct Program {
   double seconds;
   double operations;  // a second, at most
   bool first = true;
 
   // One result: how long a call takes, and how long it must at the least.
-  void print(const char* kernel, Index rows, Index depth, Index columns,
+  void print(const std::string& kernel, Index rows, Index depth, Index columns,
              double time, double work, double bytes) {
     const double reading =
         bytes / probe_reads(static_cast<std::size_t>(bytes), 1, seconds);
@@ -67,7 +90,7 @@ struct Program {
         "%s\n  {\"kernel\": \"%s\", \"rows\": %lld, \"depth\": %lld, "
         "\"columns\": %lld, \"seconds\": %.4g, \"operations\": %.6g, "
         "\"bytes\": %.6g, \"compute seconds\": %.4g, \"read seconds\": %.4g}",
-        first ? "" : ",", kernel, static_cast<long long>(rows),
+        first ? "" : ",", kernel.c_str(), static_cast<long long>(rows),
         static_cast<long long>(depth), static_cast<long long>(columns), time,
         work, bytes, work / operations, reading);
     first = false;
@@ -99,12 +122,13 @@ struct Program {
           4.0 * static_cast<double>(depth * columns + rows * depth));
   }
 
-  // The elementwise part of a step. Its limit is reading and writing once.
-  void gates(Index rows, Index units) {
+  // A stage of the elementwise part of a step. Its limit is the reading of as
+  // many arrays as it loads and stores.
+  void gates(const Stage& stage, Index rows, Index units) {
     const Kernels<float>& table = kernels<float>();
     const Index row = (units + table.width - 1) / table.width * table.width;
     std::vector<Floats> arrays;
-    arrays.reserve(32);
+    arrays.reserve(64);
     const auto scratch = [&] {
       arrays.push_back(values(rows * row));
       return Rows<float>{arrays.back().data(), row};
@@ -116,45 +140,44 @@ struct Program {
     ForwardTile<float> forward = {};
     forward.rows.count = rows;
     forward.units = units;
+    forward.options = stage.options;
     for (auto& gate : forward.gate) gate = constant();
     forward.gh_c = constant();
     forward.h_prev = constant();
     forward.h_next = scratch();
     forward.reset_h = scratch();
+    forward.cell_state = scratch();
     forward.output = scratch();
     BackwardTile<float> backward = {};
     backward.rows.count = rows;
     backward.units = units;
+    backward.options = stage.options;
     backward.d = constant();
-    backward.carry = scratch();
+    // Other cells hand nothing to the state besides their products.
+    if (stage.options.cell == Cell::kGru) backward.carry = scratch();
     for (auto& operand : backward.operand) operand = scratch();
+    backward.d_cell_state = scratch();
     const Rows<const float> previous = constant();
-    std::vector<const float*> h_prev;
+    std::vector<const float*> rows_before;
     for (Index i = 0; i < rows; ++i)
-      h_prev.push_back(previous.data + i * previous.row);
-    backward.h_prev = h_prev.data();
+      rows_before.push_back(previous.data + i * previous.row);
+    backward.h_prev = backward.c_prev = rows_before.data();
+    backward.output = constant();
     for (auto& reserve : backward.reserve) reserve = constant();
     backward.d_output = constant();
     for (auto& d_gate : backward.d_gates) d_gate = scratch();
 
-    // Arrays that each reads or writes.
-    const auto measure = [&](const char* name, int touched,
+    const auto measure = [&](const std::string& name, int touched,
                              const std::function<void()>& call) {
       const double bytes = 4.0 * static_cast<double>(touched * rows * units);
       print(name, rows, 0, units, time_of(seconds, call), 0, bytes);
     };
-    forward.options.reset_after = backward.options.reset_after = true;
-    measure("forward_after", 7, [&] { table.gru_forward_after(forward); });
-    measure("backward_after", 16, [&] { table.gru_backward_after(backward); });
-    forward.options.reset_after = backward.options.reset_after = false;
-    measure("forward_before_gates", 5,
-            [&] { table.gru_forward_before[0](forward); });
-    measure("forward_before_candidate", 5,
-            [&] { table.gru_forward_before[1](forward); });
-    measure("backward_before_candidate", 10,
-            [&] { table.gru_backward_before[0](backward); });
-    measure("backward_before_reset", 6,
-            [&] { table.gru_backward_before[1](backward); });
+    const auto run_forward = table.forward_gates(stage.options, stage.number);
+    measure(std::string("forward ") + stage.forward, stage.forward_touched,
+            [&] { run_forward(forward); });
+    const auto run_backward = table.backward_gates(stage.options, stage.number);
+    measure(std::string("backward ") + stage.backward, stage.backward_touched,
+            [&] { run_backward(backward); });
   }
 
   void run() {
@@ -163,7 +186,8 @@ struct Program {
                 active_isa().c_str(), operations);
     for (int rows : {1, 4, kernels<float>().block_rows})
       for (Index depth : {64, 256, 1024}) tile(rows, depth);
-    for (Index units : {64, 256, 1024}) gates(8, units);
+    for (const Stage& stage : stages())
+      for (Index units : {64, 256, 1024}) gates(stage, 8, units);
     std::printf("\n]}\n");
   }
 };

@@ -9,26 +9,22 @@ core.cc says what is measured; this keeps it with the machine and the date.
 
 import argparse
 import json
-import subprocess
 import sys
 
 import checkout  # noqa: F401
-from fused_rnn.bench import harness, summary
+from fused_rnn.bench import harness, processes, summary
 
 
 def measure(program, seconds):
     """The record of a run.
 
     Raises:
-      subprocess.CalledProcessError: the program failed.
+      processes.WorkerFailed: the program failed.
     """
     record = harness.start_record(
         threads=1, dtype="float32", **{"seconds of each": seconds}
     )
-    done = subprocess.run(
-        [program, str(seconds)], stdout=subprocess.PIPE, check=True
-    )
-    found = json.loads(done.stdout)
+    found = json.loads(processes.call([program, seconds]))
     record["versions"]["core"] = {
         "fused_rnn instruction set": found.pop("instruction set")
     }

@@ -11,13 +11,12 @@ adds to a file of results.
 """
 
 import argparse
-import json
 import pathlib
 import re
 import sys
 
 import checkout  # noqa: F401
-from fused_rnn.bench import summary, tables
+from fused_rnn.bench import harness, summary, tables
 
 
 def cell(record):
@@ -99,9 +98,7 @@ def main(arguments=None):
     )
     parser.add_argument("--plot", metavar="FILE.png", help="draw the plots too")
     options = parser.parse_args(arguments)
-    records = {}
-    if options.results.exists():
-        records = json.loads(options.results.read_text())
+    records = harness.load(options.results)
     differ = False
     for path in options.pages:
         page = path.read_text()

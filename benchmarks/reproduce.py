@@ -1,17 +1,22 @@
 """Measures everything and makes every table and plot anew: one command.
 
-    python benchmarks/reproduce.py --python rivals/bin/python
+    python benchmarks/reproduce.py --python rivals/bin/python --minutes 60
 
-Results go to docs/performance.json, from there to README.md and docs/. It takes
-hours, and wants a machine that does nothing else. Ctrl-C ends it; the tables
-are then made of what there is.
+Results go to docs/performance.json, part by part, from there to README.md and
+docs/. It wants a machine that does nothing else. Each part gets its share of the
+minutes: more of them are more rounds, never more shapes. Ctrl-C ends it; the
+tables are then made of what there is. A part that fails does not end the
+others, and --parts measures it again.
 """
 
 import argparse
+import os
 import pathlib
-import subprocess
+import shutil
 import sys
 import tempfile
+import time
+import traceback
 
 import accuracy
 import cell
@@ -21,6 +26,8 @@ import report
 import rivals
 import scaling
 from fused_rnn import cli
+from fused_rnn.bench import harness, processes
+from fused_rnn.cli import _arguments
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs/performance.json"
@@ -28,51 +35,131 @@ PLOT = ROOT / "docs/performance.png"
 PAGES = [ROOT / page for page in (
     "README.md", "docs/performance.md", "docs/numerics.md")]
 INTERRUPTED = 130
+# In minutes of an hour, on two processors. Of these, to compile and to prepare
+# takes what no number of rounds can change.
+SHARES = {
+    "core": 3, "cell": 4, "rivals": 16, "rivals-1": 16, "scaling": 5,
+    "accuracy": 4, "bench": 12,
+}
+
+
+def tool(name):
+    """A program beside this interpreter, else of PATH."""
+    folders = [os.path.dirname(sys.executable), os.environ.get("PATH", "")]
+    return shutil.which(name, path=os.pathsep.join(folders)) or name
 
 
 def core_program(folder):
     """Builds the core's benchmark alone; returns its path."""
-    for command in (
-        ["cmake", "-S", ROOT, "-B", folder, "-DFUSED_RNN_TF=OFF",
-         "-DFUSED_RNN_PYTHON=OFF", "-DFUSED_RNN_BENCHMARKS=ON"],
-        ["cmake", "--build", folder, "--target", "core_benchmark"],
-    ):
-        subprocess.run([str(word) for word in command], check=True,
-                       stdout=subprocess.DEVNULL)
+    cmake = tool("cmake")
+    processes.call([
+        cmake, "-S", ROOT, "-B", folder, "-DFUSED_RNN_TF=OFF",
+        "-DFUSED_RNN_PYTHON=OFF", "-DFUSED_RNN_BENCHMARKS=ON",
+    ])
+    processes.call([
+        cmake, "--build", folder, "--target", "core_benchmark", "--parallel",
+        len(os.sched_getaffinity(0)),
+    ])
     return str(pathlib.Path(folder) / "core_benchmark")
 
 
-def steps(options, folder):
-    """(what, how) of everything that is measured."""
-    kept = ["--json", str(options.results)]
-    threads = ["--threads", str(options.threads)]
-    pythons = [word for path in options.python
-               for word in ("--python", path)]
-    small = ["--rounds", "1", "--budget", "0.01"] if options.quick else []
-    shape = ["--shapes", "2,5,8,16"] if options.quick else []
-    yield "core", lambda: core.main([
-        core_program(folder), *kept,
-        *(["--seconds", "0.001"] if options.quick else []),
-    ])
-    yield "cell", lambda: cell.main([
-        *kept, *threads, *small, *(["--shapes", "2,8,16"] if shape else []),
-    ])
-    for number in dict.fromkeys((options.threads, 1)):
-        yield f"rivals, {number} threads", lambda: rivals.main([
-            *kept, "--threads", str(number), *pythons, *small, *shape,
+class Parts:
+    """What is measured: a method a part, which gets its minutes."""
+
+    def __init__(self, options):
+        self.kept = ["--json", str(options.results)]
+        self.threads = options.threads
+        self.pythons = [word for path in options.python
+                        for word in ("--python", path)]
+        self.quick = options.quick
+
+    def _timed(self, minutes):
+        if self.quick:
+            return ["--rounds", "1", "--budget", "0.01"]
+        return ["--minutes", f"{minutes:.2f}"]
+
+    def _tiny(self, *arguments):
+        return list(arguments) if self.quick else []
+
+    def core(self, minutes):
+        with tempfile.TemporaryDirectory(prefix="fused_rnn_core_") as folder:
+            return core.main([
+                core_program(folder), *self.kept,
+                *self._tiny("--seconds", "0.001"),
+            ])
+
+    def cell(self, minutes):
+        return cell.main([
+            *self.kept, "--threads", str(self.threads), *self._timed(minutes),
+            *self._tiny("--shapes", "2,8,16"),
         ])
-    yield "scaling", lambda: scaling.main([
-        *kept, *threads, *small,
-        *(["--subjects", "branches"] if options.quick else []),
-    ])
-    yield "accuracy", lambda: accuracy.main([
-        *kept, *threads, *pythons, *shape,
-    ])
-    numbers = sorted({1, options.threads})
-    yield "bench", lambda: cli.main([
-        "bench", *kept, "--threads", *map(str, numbers), *pythons, *small,
-        *(["--shapes", "2,5,8,16", "2,5,32,32"] if shape else []),
-    ])
+
+    def rivals(self, minutes, threads=None):
+        return rivals.main([
+            *self.kept, "--threads", str(threads or self.threads),
+            *self.pythons, *self._timed(minutes),
+            *self._tiny("--shapes", "2,5,8,16"),
+        ])
+
+    def rivals_1(self, minutes):
+        return self.rivals(minutes, 1)
+
+    def scaling(self, minutes):
+        return scaling.main([
+            *self.kept, "--threads", str(self.threads), *self._timed(minutes),
+            *self._tiny("--subjects", "branches"),
+        ])
+
+    def accuracy(self, minutes):
+        return accuracy.main([
+            *self.kept, "--threads", str(self.threads), *self.pythons,
+            *self._tiny("--shapes", "2,5,8,16"),
+        ])
+
+    def bench(self, minutes):
+        numbers = sorted({1, self.threads})
+        return cli.main([
+            "bench", *self.kept, "--threads", *map(str, numbers),
+            *self.pythons, *self._timed(minutes),
+            *self._tiny("--shapes", "2,5,8,16", "2,5,32,32"),
+        ])
+
+
+def measure(options):
+    """Runs the parts; returns (whether interrupted, the parts that failed)."""
+    parts, failed = Parts(options), []
+    names = [
+        name for name in options.parts
+        if name != "rivals-1" or options.threads > 1  # "rivals" has it then.
+    ]
+    shares = {name: SHARES[name] for name in names}
+    scale = options.minutes / sum(shares.values())
+    say("About " + ", ".join(
+        f"{name} {scale * share:.0f}" for name, share in shares.items()
+    ) + f": {options.minutes:.0f} minutes in all.")
+    end = time.monotonic() + 60 * options.minutes
+    for number, name in enumerate(names):
+        left = (end - time.monotonic()) / 60
+        minutes = max(
+            left * SHARES[name] / sum(SHARES[n] for n in names[number:]), 0.1
+        )
+        say(f"---- {name}")
+        try:
+            status = getattr(parts, name.replace("-", "_"))(minutes)
+        except KeyboardInterrupt:
+            return True, failed
+        except (Exception, SystemExit):
+            traceback.print_exc()
+            status = 1
+        if status == INTERRUPTED:
+            return True, failed
+        if status:
+            failed.append(name)
+    return False, failed
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
 
 
 def main(arguments=None):
@@ -80,24 +167,24 @@ def main(arguments=None):
     parser.add_argument("--python", action="append", default=[],
                         help="an interpreter that has rivals")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--minutes", type=_arguments.MINUTES, default=60.0,
+                        help="how long it may take (default: %(default)g)")
+    parser.add_argument("--parts", nargs="+", choices=SHARES, default=SHARES)
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
     parser.add_argument("--pages", type=pathlib.Path, nargs="*", default=PAGES)
     parser.add_argument("--plot", type=pathlib.Path, default=PLOT)
     parser.add_argument("--quick", action="store_true",
                         help="tiny shapes and one round: does everything work?")
     options = parser.parse_args(arguments)
-    status = 0
-    with tempfile.TemporaryDirectory(prefix="fused_rnn_core_") as folder:
-        for what, measure in steps(options, folder):
-            print(f"---- {what}", file=sys.stderr)
-            status = measure()
-            if status == INTERRUPTED:
-                break
+    interrupted, failed = measure(options)
+    drawn = "bench" in harness.load(options.results)
     report.main([
         str(options.results), *map(str, options.pages),
-        *(["--plot", str(options.plot)] if status == 0 else []),
+        *(["--plot", str(options.plot)] if drawn else []),
     ])
-    return status
+    if failed:
+        say(f"failed: {', '.join(failed)}; measure anew with --parts")
+    return INTERRUPTED if interrupted else int(bool(failed))
 
 
 if __name__ == "__main__":

@@ -35,8 +35,11 @@ def main(arguments=None):
 
     def measure(record):
         with command.measuring(record) as (progress, folder):
+            pace = command.pace_of(
+                options, progress, programs.blocks(options, chosen)
+            )
             programs.run(
-                options, chosen, record, options.threads, progress, folder
+                options, chosen, record, options.threads, pace, progress, folder
             )
 
     record = command.run(options, f"rivals-{options.threads}", measure)

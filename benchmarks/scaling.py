@@ -12,7 +12,9 @@ import dataclasses
 import sys
 
 import checkout  # noqa: F401
-from fused_rnn.bench import cases, command, fleet, harness, tables
+from fused_rnn.bench import (
+    cases, command, fleet, harness, processes, tables,
+)
 
 PROGRAMS = {
     "ours": fleet.Program("numpy_gru.py", own=True),
@@ -88,6 +90,18 @@ class Bench:
             workers.close()
 
 
+class Outline:
+    """Stands in for a Bench where only the number of its jobs is asked for."""
+
+    def __init__(self, fleets):
+        self.fleets = fleets
+
+    def case(self, *_, **__):
+        pass
+
+    job = case
+
+
 # ---- What is timed together, subject by subject.
 
 
@@ -146,7 +160,7 @@ def measure_memory(bench, record, progress):
         for name in PROGRAMS:
             for mode in cases.MODES:
                 for convention in cases.CONVENTIONS:
-                    progress(f"{name} {shape} {mode}")
+                    progress(f"memory: {name} {shape} {mode}")
                     job = bench.job(
                         "memory", case, mode, convention, name,
                         workers=bench.memory_fleet,
@@ -161,7 +175,7 @@ def measure_memory(bench, record, progress):
 def _peak(entry):
     try:
         reply = entry.worker.ask("peak", entry.key)
-    except harness.WorkerFailed as failure:
+    except processes.WorkerFailed as failure:
         return {"status": str(failure)}
     if "peak" in reply:
         return reply
@@ -172,22 +186,19 @@ def run(options, record):
     with command.measuring(record) as (progress, folder):
         bench = Bench(options, folder)
         try:
-            for number, subject in enumerate(options.subjects):
-                behind = number / len(options.subjects)
-
-                def show(text, _=None):
-                    progress.show(f"{subject} {text}", behind)
-
-                if subject == "memory":
-                    measure_memory(bench, record, show)
-                    continue
+            timed = [s for s in options.subjects if s in TIMED]
+            pace = command.pace_of(options, progress, [
+                len(jobs) for subject in timed
+                for jobs in TIMED[subject](Outline(bench.fleets))
+            ])
+            for subject in timed:
                 for jobs in TIMED[subject](bench):
-                    shape = jobs[0].case.shape
-                    fleet.measure(
-                        jobs, options.rounds, options.budget, bench.folder,
-                        record, lambda text, _: show(f"{shape}: {text}"),
-                    )
+                    label = f"{subject} {tables.sizes(jobs[0].case.shape)}"
+                    fleet.measure(jobs, pace, label, bench.folder, record)
                 progress.finished(subject)
+            if "memory" in options.subjects:
+                measure_memory(bench, record, progress.show)
+                progress.finished("memory")
         finally:
             bench.close()
             record["versions"] |= bench.versions

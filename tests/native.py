@@ -44,7 +44,8 @@ def _temporary():
 
 @functools.lru_cache(maxsize=None)
 def core(sanitize=""):
-    """The folder of a finished build of the core and its C++ tests."""
+    """The folder of a finished build of the core, its C++ tests and its
+    benchmark."""
     folder = pathlib.Path(
         _temporary().name, sanitize.replace(",", "_") or "plain"
     )
@@ -53,7 +54,8 @@ def core(sanitize=""):
             tool("cmake"), "-S", ROOT, "-B", folder, "-G", "Ninja",
             f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}",
             "-DFUSED_RNN_TF=OFF", "-DFUSED_RNN_PYTHON=OFF",
-            "-DFUSED_RNN_TESTS=ON", f"-DFUSED_RNN_SANITIZE={sanitize}",
+            "-DFUSED_RNN_TESTS=ON", "-DFUSED_RNN_BENCHMARKS=ON",
+            f"-DFUSED_RNN_SANITIZE={sanitize}",
         ]
     )
     output([tool("cmake"), "--build", folder, "--parallel", CPUS])

@@ -1,7 +1,6 @@
 """`fused-rnn bench`: its course, its record, its listing and its plots."""
 
 import importlib.util
-import io
 import json
 import sys
 
@@ -11,95 +10,90 @@ import pytest
 import helpers
 from fused_rnn import cli
 from fused_rnn.bench import (
-    cases, command, fleet, harness, limits, listing, summary,
+    cases, command, fleet, harness, limits, listing, processes, summary,
 )
 from fused_rnn.cli import bench
-
-LIMITS = {
-    "threads": 2, "instruction set": "avx512", "operations": 1e11,
-    "bytes": [[1 << 15, 4e11], [1 << 20, 1e11], [1 << 27, 1e10]],
-}
-
-
-def result(name, shape, mode, seconds, threads=2, convention="after"):
-    rounds = [seconds, seconds]
-    return {
-        "name": name, "shape": list(shape), "mode": mode, "status": "ok",
-        "convention": convention, "threads": threads, "calls": 2,
-        **harness.summary(rounds), "rounds": rounds,
-    }
-
-
-def record_of(*results, **about):
-    record = harness.start_record(
-        threads=[2], rounds=2, budget=0.1, dtype="float32"
-    )
-    return {**record, "results": list(results), "limits": [LIMITS], **about}
-
+from helpers_bench import LIMITS, record_of, result, steady
 
 # ---- What it prints.
 
 
+def rows_of(block):
+    """The lines of a listing by the name in front."""
+    return {line[2:28].strip(): line.split()[len(line[:28].split()):]
+            for line in block.splitlines() if line.startswith("  ")}
+
+
+def failed(name, shape, status, mode="inference"):
+    return {"name": name, "shape": list(shape), "mode": mode,
+            "convention": "after", "threads": 2, "status": status}
+
+
 def test_listing_sets_each_rival_against_its_own_side():
     shape = (2, 3, 4, 5)
-    record = record_of(
-        result("ours", shape, "inference", 0.001),
-        result("ours-tf", shape, "inference", 0.002),
-        result("onednn", shape, "inference", 0.0005),
-        result("keras", shape, "inference", 0.02),
-        result("jax", shape, "inference", 0.004),
-        {"name": "torch", "shape": list(shape), "mode": "inference",
-         "convention": "after", "threads": 2, "status": "ended by SIGSEGV"},
-    )
-    rows = {line[2:28].strip(): line for line in
-            listing.listing(record).splitlines() if line.startswith("  ")}
-    assert rows["oneDNN"].endswith(" 0.50x fused_rnn")
-    assert rows["Keras"].endswith(" 10.00x fused_rnn in tf.function")
-    assert rows["JAX"].endswith(
-        " 4.00x fused_rnn, 2.00x fused_rnn in tf.function"
-    )
-    assert rows["PyTorch"].endswith("not timed: ended by SIGSEGV")
-    assert "±" in rows["fused_rnn"] and "x fused" not in rows["fused_rnn"]
+    text = listing.listing(record_of(
+        failed("torch", shape, "ended by SIGSEGV"),
+        steady("onednn", shape, "inference", 0.0005),
+        steady("keras", shape, "inference", 0.02),
+        result("jax", shape, "inference", "after", 0.004, threads=2),
+        steady("ours", shape, "inference", 0.001),
+        result("ours-tf", shape, "inference", "after", 0.002, 0.003, threads=2),
+    ))
+    rows = rows_of(text)
+    # Ours first, then who was timed, then who was not.
+    assert list(rows) == ["", "fused_rnn", "fused_rnn in tf.function", "oneDNN",
+                          "JAX", "Keras", "PyTorch"]
+    assert rows[""] == "ms × fused_rnn × fused_rnn in tf.function".split()
+    assert rows["fused_rnn"] == ["1.00", "±", "0.00"]
+    assert rows["fused_rnn in tf.function"] == ["2.50", "±", "0.25"]
+    assert rows["oneDNN"] == ["0.500", "±", "0.000", "0.500"]
+    assert rows["Keras"] == ["20.0", "±", "0.0", "8.33"]
+    # One round has no spread.
+    assert rows["JAX"] == ["4.00", "4.00", "2.00"]
+    assert rows["PyTorch"] == "not timed: ended by SIGSEGV".split()
+    # Points stand below each other.
+    lines = [line for line in text.splitlines()
+             if line.startswith("  ") and "±" in line]
+    assert {line.index(".", 28) for line in lines} == {36}
+
+
+def test_who_fails_everywhere_is_said_once():
+    shapes = (1, 2, 3, 4), (5, 6, 7, 8)
+    text = listing.listing(record_of(*(
+        found for shape in shapes for found in (
+            steady("ours", shape, "inference", 0.001),
+            failed("torch", shape, "torch is not installed"),
+            failed("jax", shape, f"no memory for {shape[0]} rows"),
+        )
+    )))
+    assert text.count("torch is not installed") == 1
+    first, second, missing, *_ = text.split("\n\n")
+    for block, rows in ((first, 1), (second, 5)):
+        assert f"not timed: no memory for {rows} rows" in block
+        assert "PyTorch" not in block
+    assert missing.splitlines()[0] == "Not timed anywhere:"
+    assert rows_of(missing)["PyTorch"] == "torch is not installed".split()
+
+
+def test_listing_of_nothing():
+    text = listing.listing(record_of(interrupted=True))
+    assert text.startswith("Measured on") and text.endswith("Interrupted.")
+    assert "×" not in text
 
 
 def test_short_table_has_every_loss():
     first, second = (1, 2, 3, 4), (5, 6, 7, 8)
     record = record_of(
-        result("ours", first, "inference", 1.0),
-        result("ours", second, "inference", 1.0),
-        result("onednn", first, "inference", 4.0),
-        result("onednn", second, "inference", 0.25),
+        steady("ours", first, "inference", 1.0),
+        steady("ours", second, "inference", 1.0),
+        steady("onednn", first, "inference", 4.0),
+        steady("onednn", second, "inference", 0.25),
     )
     text = summary.speed(record)
     assert ("| fused_rnn | oneDNN | 1.00 | 0.25 at (5, 6, 7, 8) | 4.00 at (1, 2, 3, 4) |"
             in text)
     assert "- fused_rnn against oneDNN, inference at (5, 6, 7, 8): 0.250" in text
     assert text.count("\n- ") == 1
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_the_bar_tells_the_time_that_is_left(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(command.time, "monotonic", lambda: now[0])
-    stream = Terminal()
-    progress = command.Progress(stream)
-    now[0] += 30
-    progress.show("runs", 0.25)
-    progress.finished("nothing on a terminal")
-    progress.clear()
-    assert stream.getvalue() == (
-        "\r\x1b[K[#####...............] 1:30 left  runs\r\x1b[K"
-    )
-    pipe = io.StringIO()
-    progress = command.Progress(pipe)
-    progress.show("nothing in a pipe", 0.5)
-    now[0] += 7
-    progress.finished("a shape")
-    assert pipe.getvalue() == "     7 s  a shape\n"
 
 
 # ---- Accuracy.
@@ -122,8 +116,8 @@ def test_errors_in_ulp():
 
 
 def test_table_of_accuracy():
-    one = result("ours", (1, 2, 3, 4), "training", 1.0)
-    other = result("ours", (5, 6, 7, 8), "training", 1.0)
+    one = steady("ours", (1, 2, 3, 4), "training", 1.0)
+    other = steady("ours", (5, 6, 7, 8), "training", 1.0)
     one["ulp"] = {"forward": {"max": 2.0, "mean": 0.5},
                   "gradients": {"max": 8.0, "mean": 1.0}}
     other["ulp"] = {"forward": {"max": 3.0, "mean": 1.0},
@@ -157,60 +151,6 @@ def test_the_probe_finds_what_a_processor_can_do():
     for threads in (1, 2):
         assert 1e8 < core.probe_multiply_adds(threads, 0.005) < 1e14
         assert 1e7 < core.probe_reads(5000, threads, 0.005) < 1e14
-
-
-# ---- Plots.
-
-
-def grid(*names):
-    return [
-        result(name, shape, mode, (index + 1) * 1e-5 * shape[1], threads)
-        for threads in (1, 2) for shape in bench.SHAPES
-        for mode in cases.MODES for index, name in enumerate(names)
-    ]
-
-
-def test_plots_have_their_axes(tmp_path):
-    pytest.importorskip("matplotlib")
-    from fused_rnn.bench import figures
-
-    record = record_of(*grid("ours-tf", "keras", "torch"))
-    figure = figures.make(record)
-    panels = [axes for axes in figure.axes if axes.get_title()]
-    labels = [(axes.get_xlabel(), axes.get_ylabel()) for axes in panels]
-    for expected in (
-        ("units H", "batch B"), ("units H", "µs a step"), ("steps T", "ms"),
-        ("threads", "times as fast as one thread"),
-    ):
-        assert labels.count(expected) == len(cases.MODES), expected
-    heat, _, step, *_ = panels
-    assert [text.get_text() for text in heat.texts] == ["2.00×"] * 9
-    names = [text.get_text() for text in step.get_legend().get_texts()]
-    assert names == ["fused_rnn in tf.function", "PyTorch", "Keras",
-                     "limit of this machine"]
-    styles = {
-        (line.get_marker(), line.get_linestyle()) for line in step.lines
-    }
-    assert len(styles) == len(names)  # Told apart without colours.
-    times = step.lines[0].get_ydata()
-    assert times == pytest.approx([10, 10, 10])
-    path = tmp_path / "plot.png"
-    assert figures.draw(record, path)
-    assert path.read_bytes().startswith(b"\x89PNG")
-    assert path.stat().st_size > 10_000
-
-
-def test_plots_of_what_there_is(tmp_path):
-    pytest.importorskip("matplotlib")
-    from fused_rnn.bench import figures
-
-    path = tmp_path / "plot.png"
-    assert not figures.draw(record_of(), path)
-    assert not path.exists()
-    one = result("keras", (1, 2, 3, 4), "inference", 1.0)
-    two = result("keras", (1, 8, 3, 4), "inference", 2.0)
-    figure = figures.make(record_of(one, two))
-    assert [axes.get_xlabel() for axes in figure.axes] == ["steps T"]
 
 
 # ---- The command.
@@ -268,32 +208,17 @@ def test_a_module_is_looked_for_in_every_interpreter(tmp_path):
         {"none": fleet.Program("torch_gru.py", module="no_such_module")}, 1,
         [sys.executable, sys.executable], tmp_path,
     )
-    with pytest.raises(harness.WorkerFailed,
+    with pytest.raises(processes.WorkerFailed,
                        match="no_such_module is not installed"):
         workers.get("none")
-
-
-def test_one_shape_is_drawn_as_bars():
-    """Nothing varies, so there is no line to be drawn."""
-    pytest.importorskip("matplotlib")
-    from fused_rnn.bench import figures
-
-    shape = (16, 50, 64, 64)
-    (axes,) = figures.make(record_of(
-        result("keras", shape, "inference", 0.004),
-        result("ours-tf", shape, "inference", 0.001),
-    )).axes
-    assert axes.get_xlabel() == "ms" and "T = 50" in axes.get_title()
-    assert [bar.get_width() for bar in axes.patches] == pytest.approx([4, 1])
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == ["Keras", "fused_rnn in tf.function"]
 
 
 @pytest.mark.parametrize("arguments, status, words", [
     (["bench", "--only", "nobody"], 2, "unknown: nobody"),
     (["bench", "--threads", "0"], 2, "--threads must be between"),
-    (["bench", "--rounds", "0"], 2, "whole number above 0, got '0'"),
-    (["bench", "--budget", "nan"], 2, "a number above 0, got 'nan'"),
+    (["bench", "--rounds", "0"], 2, "a whole number above 0, got '0'"),
+    (["bench", "--budget", "nan"], 2, "seconds above 0, got 'nan'"),
+    (["bench", "--minutes", "-1"], 2, "minutes above 0, got '-1'"),
     (["bench", "--json", "/"], 1, "a file for results, got the folder /"),
     (["profile", "--json", "/nowhere/x", "/"], 1, "no folder for /nowhere/x"),
     (["bench", "--shape", "2,5,3"], 2, "B,T,I,H, four positive numbers"),

@@ -1,5 +1,6 @@
 """`fused-rnn bench`: the work that rivals do, and how a run ends."""
 
+import contextlib
 import json
 import os
 import signal
@@ -100,6 +101,10 @@ from fused_rnn.bench import worker
 
 
 def load():
+    if sys.argv[1] == "starts slowly":
+        print("starts", file=open(sys.argv[2], "w"))
+        time.sleep(600)
+
     def prepare(case):
         if sys.argv[1] == "crash":
             os.abort()
@@ -123,44 +128,97 @@ programs.PROGRAMS = {
     "ours": programs.PROGRAMS["ours"],
     "torch": fleet.Program(path, ("crash",), own=True),
     "jax": fleet.Program(path, ("slow",), own=True),
+    "keras-jax": fleet.Program(
+        path, ("starts slowly", path + ".started"), own=True
+    ),
 }
 sys.exit(cli.main(arguments))
 """
 
 
-def test_interrupted_it_prints_what_there_is(tmp_path):
-    """One rival crashed, another erred, and hangs when it is interrupted."""
-    program = tmp_path / "rival.py"
+@contextlib.contextmanager
+def bench_process(folder, *arguments):
+    """A run of the bench with rivals that fail; none of it may stay behind."""
+    program = folder / "rival.py"
     program.write_text(CRASHING)
     process = subprocess.Popen(
         [sys.executable, "-c", BENCH, program,
-         *helpers.bench_command(tmp_path, "--shapes", "2,3,4,5", "2,4,4,5", "--mode",
-                     "inference", "--only", "ours,torch,jax")],
+         *helpers.bench_command(folder, "--mode", "inference", *arguments)],
         env={**os.environ, "PYTHONPATH": helpers.PACKAGES,
-             "BENCHMARK_MARK": str(tmp_path), "FUSED_RNN_NO_TENSORFLOW": "1"},
+             "BENCHMARK_MARK": str(folder), "FUSED_RNN_NO_TENSORFLOW": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=helpers.heed_interrupts,
     )
     try:
+        yield process
+    finally:
+        process.kill()
+    # It waits for those that it ends.
+    assert helpers.processes_with(folder) == []
+
+
+def interrupt(process):
+    """Ctrl-C by somebody impatient; what the bench printed."""
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.01)
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert " ".join(printed.split()).endswith("Interrupted.")
+    return printed
+
+
+def test_interrupted_it_prints_what_there_is(tmp_path):
+    """One rival crashed, another erred, and hangs when it is interrupted."""
+    with bench_process(tmp_path, "--shapes", "2,3,4,5", "2,4,4,5", "--only",
+                       "ours,torch,jax") as process:
         for line in process.stderr:  # A line a shape that is done.
             if "(2, 3, 4, 5) inference" in line:
                 break
         time.sleep(1)
-        process.send_signal(signal.SIGINT)
-        printed, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 130, errors
+        printed = interrupt(process)
     first, second = (block.splitlines() for block in printed.split("\n\n")[:2])
     rows = {line[2:28].strip(): line for line in first}
-    assert "ms ±" in rows["fused_rnn"]
+    assert "±" in rows["fused_rnn"]
     assert any("fused_rnn" in line and "not timed" in line for line in second)
-    assert "SIGABRT" in rows["PyTorch"]
-    assert "computes something else" in rows["JAX"]
-    assert printed.rstrip().endswith("Interrupted.")
+    # Neither was ever timed.
+    failures = printed.partition("Not timed anywhere:")[2]
+    assert "computes something else" in failures and "SIGABRT" in failures
     record = json.loads((tmp_path / "results.json").read_text())["bench"]
-    assert record["interrupted"]
-    deadline = time.monotonic() + 10
-    while helpers.processes_with(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert helpers.processes_with(tmp_path) == []
+    assert record["interrupted"] and "ours" in record["versions"]
+
+
+def test_interrupted_while_a_worker_starts(tmp_path):
+    started = tmp_path / "rival.py.started"
+    with bench_process(tmp_path, "--only", "keras-jax") as process:
+        deadline = time.monotonic() + 60
+        while not started.exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        printed = interrupt(process)
+    assert "fused_rnn" in printed and "Keras on JAX" not in printed
+
+
+def test_interrupted_at_once(tmp_path):
+    """Nothing was measured, so an older file of results is left alone."""
+    results = tmp_path / "results.json"
+    results.write_text('{"bench": {}}')
+    with bench_process(tmp_path) as process:
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert results.read_text() == '{"bench": {}}'
+
+
+def test_an_orphan_ends_itself(tmp_path):
+    """Its parent ended before the system could be asked to tell."""
+    program = tmp_path / "rival.py"
+    program.write_text(CRASHING)
+    done = subprocess.run(
+        [sys.executable, program, "slow"], stdin=subprocess.PIPE, timeout=60,
+        stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": helpers.PACKAGES,
+             "BENCHMARK_PARENT": "1"},
+    )
+    assert done.returncode and "the parent has ended" in done.stderr

@@ -1,5 +1,6 @@
 """The benchmarks' processes: who fails hurts nobody, and nobody stays behind."""
 
+import io
 import json
 import os
 import pathlib
@@ -18,7 +19,7 @@ FOLDER = helpers.ROOT / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 
 from fused_rnn.bench import (  # noqa: E402
-    cases, fleet, harness, programs, tables,
+    cases, fleet, harness, pacing, processes, programs, tables,
 )
 
 SHAPE = (2, 3, 4, 5)
@@ -81,7 +82,9 @@ def measured(chosen, tmp_path, modes=("inference",)):
     try:
         for mode in modes:
             jobs = programs.jobs_of(workers, chosen, case, mode, ["after"])
-            fleet.measure(jobs, 2, 0.01, tmp_path, record)
+            pace = pacing.Pace(pacing.Progress(io.StringIO()), [len(jobs)], 2,
+                               0.01)
+            fleet.measure(jobs, pace, "", tmp_path, record)
     finally:
         workers.close()
     record["versions"] = workers.versions
@@ -122,13 +125,13 @@ def test_who_fails_is_reported_and_hurts_nobody(program, tmp_path):
 
 
 def test_a_worker_that_hangs_is_ended(program, tmp_path):
-    process = harness.Worker(
+    process = processes.Worker(
         [sys.executable, "-c",
          "import sys, time; print('{\"versions\": {}}', flush=True);"
          " time.sleep(600)"],
         threads=1,
     )
-    with pytest.raises(harness.WorkerFailed, match="no answer within 1 s"):
+    with pytest.raises(processes.WorkerFailed, match="no answer within 1 s"):
         process.ask("run", "key", 1, seconds=1)
     process.close()
     assert not pathlib.Path(f"/proc/{process.pid}").exists()

@@ -1,5 +1,6 @@
 """The benchmarks: what they make of times, their records and their tables."""
 
+import io
 import json
 import os
 import subprocess
@@ -12,12 +13,15 @@ import helpers
 FOLDER = helpers.ROOT / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 
-from fused_rnn.bench import cases, harness, tables, worker  # noqa: E402
+from fused_rnn.bench import (  # noqa: E402
+    cases, harness, pacing, processes, tables, worker,
+)
 
 import cell  # noqa: E402
 import report  # noqa: E402
 import reproduce  # noqa: E402
 import scaling  # noqa: E402
+from helpers_bench import record_of, result  # noqa: E402
 
 SHAPE = (2, 3, 4, 5)
 RESULT_FIELDS = {
@@ -103,7 +107,7 @@ class Scripted:
         self.log.append(key)
         time = next(self.times)
         if time is None:
-            raise harness.WorkerFailed("ended by SIGSEGV")
+            raise processes.WorkerFailed("ended by SIGSEGV")
         return {"median": time, "calls": 10}
 
 
@@ -115,7 +119,9 @@ def test_rounds_are_interleaved_and_a_failure_ends_one_entry():
             "a": [1.0, 2.0, 3.0, 4.0], "b": [1.0, None], "c": [5.0] * 4
         }.items()
     ]
-    harness.interleave(entries, 4, 0.1)
+    pace = pacing.Pace(pacing.Progress(io.StringIO()), [3], 4, 0.1)
+    pace.begin("")
+    harness.interleave(entries, pace)
     assert [e.rounds for e in entries] == [
         [1.0, 2.0, 3.0, 4.0], [1.0, None, None, None], [5.0] * 4
     ]
@@ -203,23 +209,6 @@ def test_bad_arguments():
 
 
 # ---- Tables.
-
-
-def result(name, shape, mode, convention, *rounds, **about):
-    return {
-        "name": name, "shape": list(shape), "mode": mode,
-        "convention": convention, "status": "ok", "calls": 1,
-        **harness.summary(rounds), "rounds": list(rounds), **about,
-    }
-
-
-def record_of(*results):
-    record = harness.start_record(
-        threads=2, rounds=2, budget=0.1, dtype="float32"
-    )
-    record["results"] = list(results)
-    record["versions"] = {"ours": {"fused_rnn": "0"}}
-    return record
 
 
 def test_table_of_rivals():
@@ -361,43 +350,3 @@ def test_pages_are_written_and_plots_drawn(tmp_path):
         ):
             assert words in text, words
     assert plot.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_one_command_measures_everything(interrupted, tmp_path, monkeypatch):
-    calls = []
-
-    def fake(name, status=0):
-        def main(arguments):
-            calls.append((name, arguments))
-            return status
-        return main
-
-    for name in ("core", "cell", "rivals", "scaling", "accuracy", "report"):
-        status = 130 if interrupted and name == "rivals" else 0
-        monkeypatch.setattr(getattr(reproduce, name), "main",
-                            fake(name, status))
-    monkeypatch.setattr(reproduce.cli, "main", fake("bench"))
-    monkeypatch.setattr(reproduce, "core_program", lambda folder: "program")
-    results = str(tmp_path / "results.json")
-    status = reproduce.main(["--results", results, "--python", "other"])
-    names = [name for name, _ in calls]
-    # What was measured before an interruption gets its tables.
-    assert calls[-1][1][:2] == [results, str(reproduce.PAGES[0])]
-    if interrupted:
-        assert status == 130 and names == ["core", "cell", "rivals", "report"]
-        assert "--plot" not in calls[-1][1]
-        return
-    assert status == 0 and names == [
-        "core", "cell", "rivals", "rivals", "scaling", "accuracy", "bench",
-        "report",
-    ]
-    assert "--plot" in calls[-1][1]
-    for _, arguments in calls[:-1]:
-        assert arguments[arguments.index("--json") + 1] == results
-    for name, arguments in calls:
-        if name in ("rivals", "accuracy", "bench"):
-            assert arguments[arguments.index("--python") + 1] == "other"
-    assert [a[a.index("--threads") + 1] for n, a in calls if n == "rivals"] == [
-        "2", "1"
-    ]

@@ -1,5 +1,6 @@
 """The core's C++ tests, plain and under sanitizers, and its object files."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -41,6 +42,21 @@ def test_program(sanitize, program, tmp_path):
     if sanitize and not offers(sanitize, tmp_path):
         pytest.skip(f"{compiler()} does not offer -fsanitize={sanitize} here")
     native.output([native.core(sanitize) / program])
+
+
+def test_benchmark():
+    """It calls every kernel of the table as the core does."""
+    found = json.loads(native.output([native.core() / "core_benchmark", 1e-5]))
+    assert found["instruction set"] and found["operations"] > 1e7
+    results = found["results"]
+    kernels = {result["kernel"] for result in results}
+    assert "tile" in kernels
+    for way in ("forward", "backward"):
+        for cell in ("GRU, reset after", "LSTM", "simple RNN"):
+            assert f"{way} {cell}" in kernels
+    for result in results:
+        assert result["seconds"] > 0 and result["bytes"] > 0
+        assert result["compute seconds"] + result["read seconds"] > 0
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])

@@ -4,16 +4,19 @@ import argparse
 import contextlib
 import os
 import pathlib
+import signal
 import sys
 import tempfile
-import time
 
-from fused_rnn.bench import harness
-from fused_rnn.cli import _arguments, _terminal
+from fused_rnn.bench import harness, pacing
+from fused_rnn.cli import _arguments
 
 
-def parser(description, *, rounds, budget):
-    """A parser with the options of every program of benchmarks/."""
+def parser(description, *, rounds=0, budget=0.0):
+    """A parser with the options of every program of benchmarks/.
+
+    Without rounds nothing is timed.
+    """
     result = argparse.ArgumentParser(
         description=description, formatter_class=_arguments.Help
     )
@@ -25,12 +28,25 @@ def parser(description, *, rounds, budget):
 def add_options(known, *, rounds, budget):
     """How long to measure, and where results go."""
     add = known.add_argument
-    add("--rounds", type=_arguments.COUNT, default=rounds,
-        help="how many times each is timed, in turn")
-    add("--budget", type=_arguments.SIZE, default=budget,
-        help="seconds of each computation in each round")
+    if rounds:
+        add("--rounds", type=_arguments.COUNT, default=rounds,
+            help="turns of each computation")
+        add("--budget", type=_arguments.SECONDS, default=budget,
+            help="seconds of each turn")
+        add("--minutes", type=_arguments.MINUTES,
+            help="how long it may take: each shape gets its share of the time,"
+            f" and at least {pacing.LEAST_ROUNDS} rounds")
     add("--json", metavar="FILE", help="results are put there")
     known.set_defaults(dtype="float32")
+    if not rounds:
+        known.set_defaults(rounds=0, budget=0.0, minutes=None)
+
+
+def pace_of(options, progress, jobs):
+    """The pace of blocks with so many jobs, as the options ask for."""
+    return pacing.Pace(
+        progress, jobs, options.rounds, options.budget, options.minutes
+    )
 
 
 def parse(known, arguments):
@@ -73,7 +89,7 @@ def measuring(record):
 
     Ctrl-C ends the block and keeps what there is.
     """
-    progress = Progress()
+    progress = pacing.Progress(sys.stderr)
     try:
         with tempfile.TemporaryDirectory(prefix="fused_rnn_bench_") as folder:
             yield progress, pathlib.Path(folder)
@@ -86,49 +102,51 @@ def measuring(record):
 
 def run(options, section, measure):
     """Calls measure(record) and saves the record; returns it."""
-    harness.interrupt_on_terminate()
     record = harness.start_record(
         threads=options.threads, rounds=options.rounds, budget=options.budget,
         dtype=options.dtype,
     )
-    measure(record)
-    if options.json:
-        harness.save(options.json, section, record)
+    with one_interrupt() as ignore_others:
+        measure(record)
+        ignore_others()
+        if options.json and (record["results"] or not record["interrupted"]):
+            harness.save(options.json, section, record)
     return record
+
+
+@contextlib.contextmanager
+def one_interrupt():
+    """The first Ctrl-C or SIGTERM raises KeyboardInterrupt, and later ones do
+    nothing until the program ends: what ends the workers, saves what there is
+    and removes temporary files must not be interrupted.
+
+    Gives a function after whose call the first does nothing either.
+    """
+    interrupted = False
+
+    numbers = [
+        number for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) != signal.SIG_IGN
+    ]
+
+    def ignore():
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+
+    def interrupt(*_):
+        nonlocal interrupted
+        interrupted = True
+        ignore()
+        raise KeyboardInterrupt
+
+    handlers = [signal.signal(number, interrupt) for number in numbers]
+    try:
+        yield ignore
+    finally:
+        if not interrupted:
+            for number, handler in zip(numbers, handlers):
+                signal.signal(number, handler)
 
 
 def exit_code(record):
     return 130 if record["interrupted"] else 0
-
-
-class Progress:
-    """A bar on a terminal; elsewhere a line for what is finished."""
-
-    WIDTH = 20
-
-    def __init__(self, stream=None):
-        self._stream = stream or sys.stderr
-        self._shown = self._stream.isatty()
-        self._started = time.monotonic()
-
-    def show(self, text, part=0.0):
-        """part: of the whole work, what is behind."""
-        if not self._shown:
-            return
-        left = ""
-        if part > 0:
-            spent = time.monotonic() - self._started
-            left = f" {_terminal.minutes(spent / part * (1 - part))} left"
-        _terminal.redraw(
-            self._stream, f"{_terminal.bar(self.WIDTH, part)}{left}  {text}"
-        )
-
-    def finished(self, text):
-        if not self._shown:
-            spent = time.monotonic() - self._started
-            self._stream.write(f"{spent:6.0f} s  {text}\n")
-            self._stream.flush()
-
-    def clear(self):
-        if self._shown:
-            _terminal.redraw(self._stream, "")

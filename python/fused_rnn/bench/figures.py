@@ -1,11 +1,11 @@
 """Plots of a run of `fused-rnn bench`.
 
 Readable in grey and without telling red from green: programs differ in marker
-and line as well as in colour, and cells of the heat map say their numbers.
+and line as well as in colour, cells of the heat map say their numbers, and a
+legend lists lines from the top one down.
 """
 
 import collections
-import itertools
 
 import matplotlib
 import numpy as np
@@ -16,27 +16,37 @@ from matplotlib import colors, pyplot, ticker  # noqa: E402
 
 from fused_rnn.bench import harness, limits, listing, tables  # noqa: E402
 
-# Okabe and Ito's colours, told apart by every kind of sight.
-_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00",
-            "#56B4E9")
-_MARKERS = "osD^vPX*<>"
-_LINES = ("-", "--", "-.", ":")
-_STYLES = dict(zip(
-    (name for name in tables.TITLES if name != "bare"),
-    ({"color": colour, "marker": marker, "linestyle": line}
-     for colour, marker, line in zip(
-         itertools.cycle(_COLOURS), itertools.cycle(_MARKERS),
-         itertools.cycle(_LINES))),
-))
+# Okabe and Ito's colours, told apart by every kind of sight: one a library,
+# and thick black and blue for ours.
+_BLACK, _BLUE, _RED, _GREEN, _PINK, _ORANGE, _SKY = (
+    "#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+)
+_STYLES = {
+    name: {"color": colour, "marker": marker, "linestyle": line}
+    for name, colour, marker, line in (
+        ("ours", _BLACK, "o", "-"), ("ours-stream", _BLACK, "x", ":"),
+        ("ours-tf", _BLUE, "D", "-"),
+        ("onednn", _GREEN, "^", "--"), ("onednn-plain", _GREEN, "v", ":"),
+        ("onnxruntime", _ORANGE, "P", "--"), ("openvino", _ORANGE, "X", ":"),
+        ("torch", _PINK, "p", "--"), ("keras-torch", _PINK, "+", ":"),
+        ("jax", _SKY, "<", "--"), ("keras-jax", _SKY, ">", ":"),
+        ("keras", _RED, "s", "--"), ("keras-jit", _RED, "*", "-."),
+        ("keras-unroll", _RED, "d", ":"), ("tf-block", _RED, "8", "-."),
+    )
+}
 RIVAL = "keras"  # Whom the heat map is about.
+# So large that a page's width shrinks no letter below what print needs.
+_FONTS = {"font.size": 8, "axes.titlesize": 8.5, "figure.titlesize": 9}
+_PANEL, _LEGEND = (3.7, 3.1), 1.7  # Inches.
 
 
 def draw(record, path):
     """Writes everything that the record has enough for; whether anything."""
-    figure = make(record)
-    if figure is None:
-        return False
-    figure.savefig(path, dpi=150)
+    with matplotlib.rc_context(_FONTS):
+        figure = make(record)
+        if figure is None:
+            return False
+        figure.savefig(path, dpi=160)
     pyplot.close(figure)
     return True
 
@@ -49,28 +59,56 @@ def make(record):
         panels = [kind(record, mode) for mode in modes]
         if any(panels):
             rows.append(panels)
-    if not rows:
+    varied = bool(rows)
+    if not varied:
         # One shape, say, lets nothing vary.
-        panels = [bars(record, mode) for mode in modes]
+        panels = [ranking(record, mode) for mode in modes]
         if not any(panels):
             return None
         rows.append(panels)
+    widths = [_PANEL[0]] * len(modes) + [_LEGEND if varied else 0.01]
     figure, grid = pyplot.subplots(
-        len(rows), len(modes), squeeze=False, layout="constrained",
-        figsize=(6.2 * len(modes), 4.2 * len(rows)),
+        len(rows), len(widths), squeeze=False, layout="constrained",
+        figsize=(sum(widths), _PANEL[1] * len(rows)), width_ratios=widths,
     )
-    for line, panels in zip(grid, rows):
+    for (*line, beside), panels in zip(grid, rows):
         for axes, panel in zip(line, panels):
             if panel:
                 panel(axes)
             else:
                 axes.set_axis_off()
+        _explain(line, beside)
     machine = record["machine"]["processor"]
     figure.suptitle(
-        f"{machine}, {record['settings']['dtype']}, {record['started'][:10]}",
-        fontsize="medium",
+        f"{machine}, {record['settings']['dtype']}, {record['started'][:10]}"
     )
     return figure
+
+
+def _explain(line, beside):
+    """What the colours of a row mean, beside it."""
+    beside.set_axis_off()
+    images = [image for axes in line for image in axes.images]
+    if images:
+        bar = beside.figure.colorbar(
+            images[0], cax=beside.inset_axes([0.05, 0, 0.1, 1])
+        )
+        bar.ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        bar.ax.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g×"))
+        bar.ax.yaxis.set_minor_locator(ticker.NullLocator())
+    found = {}
+    for axes in line:
+        for handle, label in zip(*axes.get_legend_handles_labels()):
+            lines = getattr(handle, "lines", None)  # Of an error bar.
+            heights = (lines[0] if lines else handle).get_ydata()
+            found.setdefault(label, (heights[-1], handle))
+    if found:
+        # From the top one down, as the lines end.
+        labels = sorted(found, key=lambda label: -found[label][0])
+        beside.legend(
+            [found[label][1] for label in labels], labels, loc="upper left",
+            bbox_to_anchor=(-0.1, 1.02), frameon=False, handlelength=3.5,
+        )
 
 
 def _select(record, mode, threads=None):
@@ -104,17 +142,13 @@ def _largest(shapes, fixed, varied):
 
 def heat_map(record, mode):
     """Speed-up over Keras, units across and batch up; None without a grid."""
-    chosen, convention, threads = _select(record, mode)
-    gains = {}
-    shapes = _largest(chosen, lambda s: s[1], lambda s: (s[3], s[0]))
-    for shape in shapes:
-        for result in chosen[shape]:
-            if result["name"] == RIVAL:
-                found = listing.speedups(chosen[shape], result)
-                if found:
-                    gains.setdefault((shape[3], shape[0]), *found.values())
+    gains, shapes, convention, threads = _gains(record, mode)
     if len(gains) < 2:
         return None
+    everywhere = [
+        gain for other in dict.fromkeys(r["mode"] for r in record["results"])
+        for gain in _gains(record, other)[0].values()
+    ]
 
     def panel(axes):
         units, batches = (sorted({key[i] for key in gains}) for i in (0, 1))
@@ -122,16 +156,17 @@ def heat_map(record, mode):
             [gains.get((unit, batch), float("nan")) for unit in units]
             for batch in batches
         ]
-        least, most = min(gains.values()), max(gains.values())
-        norm = colors.LogNorm(min(least, 1), max(most, 1.01))
-        image = axes.imshow(
+        # The same colours in all modes.
+        norm = colors.LogNorm(min(1, *everywhere), max(1.01, *everywhere))
+        axes.imshow(
             values, norm=norm, cmap="cividis", origin="lower", aspect="auto"
         )
         for (unit, batch), gain in gains.items():
             dark = norm(gain) < 0.5
             axes.text(
                 units.index(unit), batches.index(batch),
-                f"{tables.number(gain)}×" + ("\nslower" if gain < 1 else ""),
+                f"{gain:.{tables.places(gain)}f}×"
+                + ("\nslower" if gain < 1 else ""),
                 ha="center", va="center", color="white" if dark else "black",
             )
         axes.set_xticks(range(len(units)), units)
@@ -141,13 +176,22 @@ def heat_map(record, mode):
             title=f"Times as fast as Keras: {mode}, {convention},\n"
             f"T = {shapes[0][1]}, threads: {threads}",
         )
-        bar = axes.figure.colorbar(
-            image, cax=axes.inset_axes([1.03, 0, 0.05, 1])
-        )
-        bar.ax.yaxis.set_major_formatter(ticker.ScalarFormatter())
-        bar.ax.yaxis.set_minor_formatter(ticker.NullFormatter())
 
     return panel
+
+
+def _gains(record, mode):
+    """({(units, batch): times as fast as Keras}, shapes, convention, threads)"""
+    chosen, convention, threads = _select(record, mode)
+    gains = {}
+    shapes = _largest(chosen, lambda s: s[1], lambda s: (s[3], s[0]))
+    for shape in shapes:
+        for result in chosen[shape]:
+            if result["name"] == RIVAL:
+                found = listing.speedups(chosen[shape], result)
+                if found:
+                    gains.setdefault((shape[3], shape[0]), *found.values())
+    return gains, shapes, convention, threads
 
 
 def _lines(axes, chosen, shapes, across, scale):
@@ -212,7 +256,6 @@ def roofline(record, mode):
             title=f"A step: {mode}, {convention},\nB = {batch}, T = {steps},"
             f" threads: {threads}",
         )
-        _legend(axes)
 
     return panel
 
@@ -232,7 +275,6 @@ def lengths(record, mode):
             title=f"A sequence: {mode}, {convention},\nB = {batch},"
             f" I = {inputs}, H = {units}, threads: {threads}",
         )
-        _legend(axes)
 
     return panel
 
@@ -273,7 +315,7 @@ def scaling(record, mode):
             x = [number + 0.02 * offset for number in gains]
             axes.errorbar(x, means, yerr=[least, most], capsize=4,
                           label=tables.TITLES[name], **_STYLES[name])
-        axes.plot(numbers, numbers, color="0.6", label="threads")
+        axes.plot(numbers, numbers, color="0.6", label="as many as threads")
         axes.set_xticks(numbers)
         axes.set(
             xlabel="threads", ylabel="times as fast as one thread",
@@ -281,12 +323,11 @@ def scaling(record, mode):
             " all shapes",
         )
         axes.grid(alpha=0.3)
-        _legend(axes)
 
     return panel
 
 
-def bars(record, mode):
+def ranking(record, mode):
     """What everybody takes for the first shape, the fastest on top."""
     chosen, convention, threads = _select(record, mode)
     shape = next(iter(chosen), None)
@@ -298,25 +339,28 @@ def bars(record, mode):
         return None
 
     def panel(axes):
-        drawn = axes.barh(
+        # Dots: a bar has no length where times differ a thousandfold.
+        times = [1e3 * result["median"] for result in timed]
+        for height, (result, time) in enumerate(zip(timed, times)):
+            ours = listing.is_ours(result["name"])
+            axes.plot(time, height, marker="D" if ours else "o",
+                      color=_BLUE if ours else "0.45")
+            axes.annotate(
+                f"{time:.{tables.places(time)}f}", (time, height),
+                xytext=(6, 0), textcoords="offset points", va="center",
+                weight="bold" if ours else "normal",
+            )
+        axes.set_yticks(
+            range(len(timed)),
             [tables.TITLES[result["name"]] for result in timed],
-            [1e3 * result["median"] for result in timed],
-            color=[_COLOURS[1] if listing.is_ours(result["name"]) else "#bbbbbb"
-                   for result in timed],
         )
-        axes.bar_label(drawn, fmt="%.3g", padding=3)
-        axes.margins(x=0.15)
+        axes.grid(alpha=0.3)
         batch, steps, inputs, units = shape
         axes.set(
-            xlabel="ms",
+            xlabel="ms", xscale="log",
+            xlim=(min(times) / 1.5, max(times) * 4),
             title=f"A sequence: {mode}, {convention},\nB = {batch},"
             f" T = {steps}, I = {inputs}, H = {units}, threads: {threads}",
         )
 
     return panel
-
-
-def _legend(axes):
-    """Beside the plot: a dozen names would hide the lines."""
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize="x-small",
-                handlelength=3)

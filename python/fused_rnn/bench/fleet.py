@@ -1,13 +1,14 @@
 """The workers of a benchmark by name, and the computations that they time."""
 
 import dataclasses
-import itertools
 import shutil
 import sys
 
-from fused_rnn.bench import cases, harness, interpreters
+from fused_rnn.bench import (
+    cases, harness, interpreters, processes, tables,
+)
 
-PROGRAMS_FOLDER = harness.HERE / "rivals"
+PROGRAMS_FOLDER = processes.HERE / "rivals"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,14 +51,14 @@ class Fleet:
         """The worker.
 
         Raises:
-          harness.WorkerFailed: it cannot be started.
+          processes.WorkerFailed: it cannot be started.
         """
         if name in self.failures:
-            raise harness.WorkerFailed(self.failures[name])
+            raise processes.WorkerFailed(self.failures[name])
         if name not in self._workers:
             try:
                 self._workers[name] = self._start(self._programs[name])
-            except harness.WorkerFailed as failure:
+            except processes.WorkerFailed as failure:
                 self.failures[name] = str(failure)
                 raise
             self.versions[name] = self._workers[name].versions
@@ -77,7 +78,7 @@ class Fleet:
         else:
             python = self._interpreters.with_module(program.module)
             command = [python, source]
-        return harness.Worker(
+        return processes.Worker(
             [*command, *program.arguments], threads=self._threads,
             environment=environment,
         )
@@ -91,7 +92,7 @@ class Fleet:
         for name, worker in list(self._workers.items()):
             try:
                 worker.ask("drop")
-            except harness.WorkerFailed:
+            except processes.WorkerFailed:
                 self.discard(name)
 
     def close(self):
@@ -138,10 +139,10 @@ class Job:
             if "unsupported" in reply:
                 return None, None
             if reply:
-                raise harness.WorkerFailed(reply["error"])
+                raise processes.WorkerFailed(reply["error"])
             if self.checked:
                 about |= self._check(out)
-        except harness.WorkerFailed as failure:
+        except processes.WorkerFailed as failure:
             about["status"] = str(failure)
             self.fleet.discard(self.name)
             return None, about
@@ -168,31 +169,25 @@ class Job:
         }
 
 
-def measure(jobs, rounds, seconds, folder, record,
-            progress=lambda text, part: None):
+def measure(jobs, pace, label, folder, record):
     """Prepares jobs and times them in turn; adds to the record.
 
-    progress is told what is done and which part of the whole is behind. What
-    was timed before an interruption is added too. Afterwards every worker has
-    forgotten its computations.
+    The jobs are the next block of the pace. What was timed before an
+    interruption is added too. Afterwards every worker has forgotten its
+    computations.
     """
     entries = []
+    pace.begin(label)
     try:
         for number, job in enumerate(jobs):
-            # To compile and to check takes about as long as to run.
-            progress(f"prepares {job.name}", 0.5 * number / len(jobs))
+            pace.preparing(tables.TITLES.get(job.name, job.name))
             entry, about = job.prepare(number, folder)
             if entry:
                 entries.append((job, entry))
             elif about:
                 record["results"].append(about)
-        turns = itertools.count(1)
-        harness.interleave(
-            [entry for _, entry in entries], rounds, seconds,
-            lambda: progress(
-                "runs", 0.5 + 0.5 * next(turns) / (rounds * len(entries))
-            ),
-        )
+            pace.prepared()
+        harness.interleave([entry for _, entry in entries], pace)
     finally:
         for job, entry in entries:
             if entry.failure:

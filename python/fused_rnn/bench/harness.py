@@ -1,181 +1,21 @@
-"""Processes that compute in turn, what their times mean, and how it is kept.
+"""Records of what was timed: the turns, what they mean, and how it is kept.
 
-Each library runs in a process of its own, since their thread pools disturb
-each other, and is stopped except while it is its turn. The turns of one round
-follow each other within seconds, so that what disturbs the machine disturbs
-everybody: times are compared within a round.
+The turns of one round follow each other within seconds, so that what disturbs
+the machine disturbs everybody: times are compared within a round.
 """
 
-import atexit
 import datetime
-import functools
 import json
 import math
 import os
 import pathlib
 import platform
 import random
-import selectors
-import signal
 import statistics
-import subprocess
-import sys
-import tempfile
-import time
 
-HERE = pathlib.Path(__file__).resolve().parent
+from fused_rnn.bench.processes import WorkerFailed
 
 SCHEMA = 1
-PREPARE_SECONDS = 600  # XLA compiles for minutes on a busy machine.
-START_SECONDS = 300
-
-
-class WorkerFailed(Exception):
-    """A worker ended, hung, or answered with an error."""
-
-
-class Worker:
-    """A process that answers the requests of worker.py.
-
-    Raises:
-      WorkerFailed: it cannot start, or the library cannot be loaded.
-    """
-
-    def __init__(self, command, *, threads, environment=None):
-        available = sorted(os.sched_getaffinity(0))
-        variables = child_environment(threads) | (environment or {})
-        self._errors = tempfile.TemporaryFile()
-        # Some libraries count processors and nothing else; what is started
-        # inherits those that its parent may use.
-        os.sched_setaffinity(0, available[:threads])
-        try:
-            self._process = subprocess.Popen(
-                [str(word) for word in command], env=variables,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=self._errors, start_new_session=True,
-            )
-        except OSError as error:
-            self._errors.close()
-            raise WorkerFailed(str(error)) from error
-        finally:
-            os.sched_setaffinity(0, available)
-        self.pid = self._process.pid
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._process.stdout, selectors.EVENT_READ)
-        self._buffer = b""
-        try:
-            reply = self._reply(START_SECONDS)
-            if "unavailable" in reply:
-                raise WorkerFailed(reply["unavailable"])
-            self.versions = reply["versions"]
-            self._stop()
-        except BaseException:
-            self.close()
-            raise
-
-    def ask(self, *words, seconds=PREPARE_SECONDS):
-        """Lets the worker run until it answered; returns the answer.
-
-        Raises:
-          WorkerFailed: it ended, or took longer than `seconds`.
-        """
-        if self._process.poll() is not None:
-            raise WorkerFailed(self._last_words())
-        self._signal(signal.SIGCONT)
-        try:
-            line = "\t".join(str(word) for word in words) + "\n"
-            self._process.stdin.write(line.encode())
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise WorkerFailed(self._last_words()) from None
-        reply = self._reply(seconds)
-        self._stop()
-        return reply
-
-    def close(self):
-        """Ends the process and all that it started."""
-        self._signal(signal.SIGKILL)
-        self._process.wait()
-        self._selector.close()
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            try:
-                stream.close()
-            except BrokenPipeError:
-                pass
-
-    def _stop(self):
-        """Returns when every thread of the worker stands still."""
-        self._signal(signal.SIGSTOP)
-        while self._process.poll() is None:
-            if os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG):
-                return
-            time.sleep(0.0002)
-
-    def _signal(self, number):
-        try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:
-            pass
-
-    def _reply(self, seconds):
-        deadline = time.monotonic() + seconds
-        while b"\n" not in self._buffer:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                self._signal(signal.SIGKILL)
-                raise WorkerFailed(f"no answer within {seconds:.0f} s")
-            if self._selector.select(left):
-                data = os.read(self._process.stdout.fileno(), 1 << 16)
-                if not data:
-                    raise WorkerFailed(self._last_words())
-                self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return json.loads(line)
-
-    def _last_words(self):
-        try:
-            code = self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            return "closed its output"
-        reason = (
-            f"ended by {signal.Signals(-code).name}" if code < 0
-            else f"ended with status {code}"
-        )
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().split("\n")
-        return f"{reason}: {lines[-1].strip()}"[:300].rstrip(": ")
-
-
-@functools.cache
-def _package():
-    """A folder with fused_rnn and nothing else.
-
-    Its neighbours where it is installed are not for a rival's interpreter.
-    """
-    folder = tempfile.TemporaryDirectory(prefix="fused_rnn_package_")
-    # Removed when the program ends.
-    atexit.register(folder.cleanup)
-    pathlib.Path(folder.name, "fused_rnn").symlink_to(HERE.parent)
-    return folder.name
-
-
-def child_environment(threads):
-    """Variables of a process that finds fused_rnn.
-
-    The usual libraries read from them how many threads to use. TensorFlow is
-    left alone by fused_rnn except in workers that say otherwise.
-    """
-    names = (
-        "BENCHMARK_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS",
-        "TF_NUM_INTEROP_THREADS",
-    )
-    return {
-        **os.environ, **{name: str(threads) for name in names},
-        "PYTHONPATH": _package(),
-        "FUSED_RNN_NO_TENSORFLOW": "1", "TF_CPP_MIN_LOG_LEVEL": "3",
-        "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "",
-    }
 
 
 class Entry:
@@ -218,17 +58,21 @@ class Entry:
         }
 
 
-def interleave(entries, rounds, seconds, after_turn=lambda: None):
+def interleave(entries, pace):
     """Runs every entry once a round, each round in another order.
 
     The order is shuffled, so that nobody always follows the same neighbour.
+    The pace says how many rounds there are and how long a turn is.
     """
-    for number in range(rounds):
+    pace.timing(len(entries))
+    for number in range(pace.rounds):
         order = list(entries)
         random.Random(number).shuffle(order)
         for entry in order:
-            entry.run(seconds)
-            after_turn()
+            entry.run(pace.seconds)
+            pace.turned()
+        if pace.enough(number + 1):
+            return
 
 
 def summary(rounds):
@@ -324,12 +168,16 @@ def _now():
     return now.isoformat(timespec="seconds")
 
 
+def load(path):
+    """The records of a file of results by section; none if there is no file."""
+    path = pathlib.Path(path)
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
 def save(path, section, record):
     """Puts a record into a file of results beside the sections it has."""
     path = pathlib.Path(path)
-    records = json.loads(path.read_text()) if path.exists() else {}
-    records[section] = record
-    records = dict(sorted(records.items()))
+    records = dict(sorted({**load(path), section: record}.items()))
     # A reader never sees half a file.
     temporary = path.with_name(path.name + ".new")
     temporary.write_text(json.dumps(records, indent=1) + "\n")
@@ -339,12 +187,3 @@ def save(path, section, record):
 def significant(value, digits=5):
     """A time or ratio with so many digits: results stay readable."""
     return None if value is None else float(f"{value:.{digits}g}")
-
-
-def interrupt_on_terminate():
-    """Ends on SIGTERM as on Ctrl-C, workers included."""
-
-    def interrupt(number, frame):
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)

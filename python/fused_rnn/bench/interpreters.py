@@ -5,9 +5,8 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 
-from fused_rnn.bench import harness
+from fused_rnn.bench import processes
 
 # What an environment has is asked of its own interpreter; nothing is imported.
 _QUESTION = """
@@ -27,14 +26,14 @@ class Interpreters:
         """The interpreter that has it; the first one if module is "".
 
         Raises:
-          harness.WorkerFailed: none has it, or none runs.
+          processes.WorkerFailed: none has it, or none runs.
         """
         if not module:
             return self.paths[0]
         for path in self.paths:
             if module in _ask(path, module)[1]:
                 return path
-        raise harness.WorkerFailed(f"{module} is not installed")
+        raise processes.WorkerFailed(f"{module} is not installed")
 
     def prefixes(self):
         """Where headers and libraries may lie."""
@@ -43,21 +42,14 @@ class Interpreters:
 
 @functools.cache
 def _ask(path, *modules):
-    try:
-        answer = subprocess.run(
-            [path, "-c", _QUESTION, *modules], capture_output=True, text=True,
-            check=True, env=harness.child_environment(1),
-        )
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise harness.WorkerFailed(str(error)) from error
-    return json.loads(answer.stdout)
+    return json.loads(processes.call([path, "-c", _QUESTION, *modules]))
 
 
 def compile_program(program, source, prefixes, folder):
     """Compiles a C++ program; returns its path and its environment.
 
     Raises:
-      harness.WorkerFailed: its library, or a compiler, is not there.
+      processes.WorkerFailed: its library, or a compiler, is not there.
     """
     compiler = os.environ.get("CXX") or shutil.which("c++") or "g++"
     for prefix in prefixes:
@@ -69,7 +61,9 @@ def compile_program(program, source, prefixes, folder):
         if libraries and pathlib.Path(prefix, "include", program.header).exists():
             break
     else:
-        raise harness.WorkerFailed(f"no {program.header} with its library")
+        raise processes.WorkerFailed(
+            f"not installed: no {program.header} with its library"
+        )
     binary = folder / source.stem
     if not binary.exists():
         command = [
@@ -79,13 +73,7 @@ def compile_program(program, source, prefixes, folder):
             # The library's own dependencies are found when it is loaded.
             str(libraries[0]), "-Wl,--allow-shlib-undefined",
         ]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True)
-        except OSError as error:
-            raise harness.WorkerFailed(str(error)) from error
-        if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if "rror" in line]
-            raise harness.WorkerFailed(f"not compiled: {' '.join(lines[:1])}")
+        processes.call(command)
     beside = libraries[0].parent
     environment = {"LD_LIBRARY_PATH": str(beside)}
     # A oneDNN that was built on SYCL takes its processor from OpenCL.

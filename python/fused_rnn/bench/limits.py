@@ -7,10 +7,9 @@ are beside it.
 """
 
 import json
-import subprocess
 import sys
 
-from fused_rnn.bench import harness
+from fused_rnn.bench import harness, processes
 
 # Bytes that each thread reads: from the first-level cache to memory.
 SIZES = tuple(2**exponent for exponent in range(13, 28))
@@ -22,11 +21,12 @@ def probe(threads):
 
     None where the NumPy module, which holds the probe, does not load.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", __name__, str(threads)], capture_output=True,
-        text=True, env=harness.child_environment(threads),
-    )
-    return json.loads(done.stdout) if done.returncode == 0 else None
+    try:
+        return json.loads(processes.call(
+            [sys.executable, "-m", __name__, threads], threads=threads
+        ))
+    except processes.WorkerFailed:
+        return None
 
 
 def _measure(threads):

@@ -2,7 +2,7 @@
 
 import sys
 
-from fused_rnn.bench import cases, fleet
+from fused_rnn.bench import cases, fleet, tables
 
 # To call MKL for the products of a step.
 WAYS = ("plain", "packed", "vector")
@@ -72,39 +72,33 @@ def jobs_of(workers, programs, case, mode, conventions, **about):
     ]
 
 
-def run(options, programs, record, threads, progress, folder, share=(0, 1),
-        about=None):
+def blocks(options, programs):
+    """How many jobs each block of run() has."""
+    jobs = len(jobs_of(None, programs, None, None, options.conventions))
+    return [jobs] * (len(options.shapes) * len(options.modes))
+
+
+def run(options, programs, record, threads, pace, progress, folder, about=None):
     """Measures everything that the options ask for, into the record.
 
-    share: where in the whole work this part of it begins and ends. about: what
-    else every result says.
+    about: what else every result says.
     """
-    blocks = [(shape, mode) for shape in options.shapes
-              for mode in options.modes]
     workers = fleet.Fleet(
         programs, threads, options.python or [sys.executable], folder
     )
-    begin, end = share
     try:
-        case = None
-        for number, (shape, mode) in enumerate(blocks):
-            if case is None or case.shape != shape:
-                case = cases.SequenceCase(
-                    folder / "case", shape, dtype=options.dtype
-                )
-
-            def show(text, part):
-                progress.show(
-                    f"{shape} {mode}: {text}",
-                    begin + (end - begin) * (number + part) / len(blocks),
-                )
-
-            fleet.measure(
-                jobs_of(workers, programs, case, mode, options.conventions,
-                        **(about or {})),
-                options.rounds, options.budget, folder, record, show,
+        for shape in options.shapes:
+            case = cases.SequenceCase(
+                folder / "case", shape, dtype=options.dtype
             )
-            progress.finished(f"{shape} {mode}")
+            for mode in options.modes:
+                label = f"{tables.sizes(shape)} {mode}"
+                fleet.measure(
+                    jobs_of(workers, programs, case, mode, options.conventions,
+                            **(about or {})),
+                    pace, label, folder, record,
+                )
+                progress.finished(label)
     finally:
         workers.close()
         record["versions"] |= workers.versions

@@ -1,5 +1,7 @@
 """What results say, as Markdown tables."""
 
+import math
+
 from fused_rnn.bench import harness
 
 TITLES = {
@@ -76,12 +78,27 @@ def milliseconds(seconds):
 
 
 def microseconds(rounds):
-    """Median of rounds, and half the distance of their quartiles."""
-    if not rounds:
-        return "–"
-    times = harness.summary(rounds)
-    spread = (times["high"] - times["low"]) / 2
-    return f"{digits(1e6 * times['median'])} ± {digits(1e6 * spread)}"
+    """Median of rounds and their spread."""
+    return " ± ".join(time_and_spread(rounds, 1e6)) or "–"
+
+
+def time_and_spread(rounds, scale):
+    """The median of rounds to three digits, and half the distance of their
+    quartiles to the same place; one round has no spread, none no time."""
+    times = harness.summary(rounds or [])
+    if times is None:
+        return []
+    median = scale * times["median"]
+    found = [f"{median:.{places(median)}f}"]
+    if sum(time is not None for time in rounds) > 1:
+        spread = scale * (times["high"] - times["low"]) / 2
+        found.append(f"{spread:.{places(median)}f}")
+    return found
+
+
+def places(value):
+    """After the point, for three digits in all."""
+    return max(0, 2 - math.floor(math.log10(value))) if value > 0 else 2
 
 
 def digits(value):
@@ -100,7 +117,7 @@ def table(heads, rows):
 
 def where(record):
     """The line under a table: machine, date, settings, versions."""
-    machine, settings = record["machine"], record["settings"]
+    machine = record["machine"]
     versions = {}
     for found in record["versions"].values():
         versions.update(found)
@@ -109,15 +126,30 @@ def where(record):
         f" ({', '.join(machine['instruction sets']) or 'no known vectors'};"
         f" {', '.join(f'{k} {v}' for k, v in machine['caches'].items())})",
         record["started"][:10],
-        ", ".join(
-            f"{name} {' and '.join(map(str, value))}"
-            if isinstance(value, list) else f"{name} {value}"
-            for name, value in settings.items()
-        ),
+        ", ".join(_settings(record)),
         ", ".join(f"{name} {value}" for name, value in sorted(versions.items())),
     ]
     text = "Measured on " + "; ".join(part for part in parts if part) + "."
     return text + (" Interrupted." if record["interrupted"] else "")
+
+
+def _settings(record):
+    """What was asked for, and how many rounds it came to."""
+    settings = dict(record["settings"])
+    threads = settings.pop("threads", None)
+    if threads is not None:
+        numbers = threads if isinstance(threads, list) else [threads]
+        yield (f"{' and '.join(map(str, numbers))}"
+               f" thread{'s' if numbers != [1] else ''}")
+    rounds, budget = (settings.pop(name, 0) for name in ("rounds", "budget"))
+    if rounds:
+        done = {len(result["rounds"]) for result in record["results"]
+                if result.get("rounds")} or {rounds}
+        least, most = min(done), max(done)
+        yield (f"{least}{f' to {most}' if most > least else ''}"
+               f" round{'s' if most > 1 else ''} of {budget} s each")
+    yield from (f"{name} {value}" if name != "dtype" else value
+                for name, value in settings.items() if name != "minutes")
 
 
 def speedups(times, side, shape, mode, convention):

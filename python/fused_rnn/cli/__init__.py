@@ -33,9 +33,11 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
     from fused_rnn._library import LibraryError
 
-    arguments = parser().parse_args(argv)
     try:
+        arguments = parser().parse_args(argv)
         return arguments.run(arguments) or 0
+    except KeyboardInterrupt:
+        return 130
     except LibraryError as error:
         print(f"fused-rnn: {error}", file=sys.stderr)
         return 1

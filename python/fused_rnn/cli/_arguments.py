@@ -40,6 +40,8 @@ def number(kind, expected, least=None, most=None):
 
 COUNT = number(int, "a whole number above 0")
 SIZE = number(float, "a number above 0")
+SECONDS = number(float, "seconds above 0")
+MINUTES = number(float, "minutes above 0")
 
 
 def shape(text):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import pathlib
+import sys
 
 import keras
 import numpy as np
@@ -17,6 +20,40 @@ MODES = ("predict", "train")
 
 class ModelError(Exception):
     """The model cannot be profiled; the message says why."""
+
+
+def load(options):
+    """The model of the options, without its loss and optimizer.
+
+    Raises:
+      ModelError: what is to be imported cannot be.
+      ValueError, TypeError, OSError: Keras cannot load it.
+    """
+    own = {}
+    for name in options.imports:
+        own |= {
+            key: value for key, value in vars(_imported(name)).items()
+            if callable(value)
+        }
+    return keras.models.load_model(
+        options.model, custom_objects=own, compile=False,
+        safe_mode=not options.unsafe,
+    )
+
+
+@functools.cache
+def _imported(name):
+    """A module by its name, here or installed, or by its file."""
+    path = pathlib.Path(name)
+    folder = path.parent if path.suffix == ".py" else pathlib.Path()
+    module = path.stem if path.suffix == ".py" else name
+    sys.path.insert(0, str(folder.absolute()))
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ModelError(f"{name} cannot be imported: {error}") from error
+    finally:
+        sys.path.pop(0)
 
 
 def example(model, batch, steps, seed=0):
@@ -170,15 +207,18 @@ def entries_of(models, inputs):
     return entries
 
 
-def difference(first, second, inputs):
-    """Of two models' predictions: the largest relative to its norm."""
-    pairs = zip(*(
-        tf.nest.flatten(model(inputs, training=False))
-        for model in (first, second)
-    ))
+def difference(models, inputs):
+    """Of their predictions from the first one's, the largest, relative to its
+    norm."""
+    predictions = [
+        tf.nest.flatten(model(inputs, training=False)) for model in models
+    ]
     worst = 0.0
-    for a, b in pairs:
-        a, b = (np.asarray(tf.cast(value, tf.float64)) for value in (a, b))
-        norm = np.linalg.norm(a)
-        worst = max(worst, np.linalg.norm(a - b) / (norm if norm else 1.0))
+    for first, *others in zip(*predictions):
+        first, *others = (
+            np.asarray(tf.cast(value, tf.float64)) for value in (first, *others)
+        )
+        norm = np.linalg.norm(first) or 1.0
+        for other in others:
+            worst = max(worst, np.linalg.norm(first - other) / norm)
     return float(worst)

@@ -108,9 +108,12 @@ def measure(options, chosen, record):
             found = limits.probe(threads)
             if found:
                 record["limits"].append(found)
-        for number, threads in enumerate(numbers):
-            share = [part / len(numbers) for part in (number, number + 1)]
+        pace = command.pace_of(
+            options, progress,
+            programs.blocks(options, chosen) * len(numbers),
+        )
+        for threads in numbers:
             programs.run(
-                options, chosen, record, threads, progress, folder, share,
+                options, chosen, record, threads, pace, progress, folder,
                 about={"threads": threads},
             )

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "protocol.h"
@@ -193,6 +194,24 @@ protocol::Call prepare(const protocol::Case& c, bool packed) {
   return call;
 }
 
+// The best of the instruction sets that it may use.
+std::string instruction_set() {
+  const auto bits = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  std::string best = "baseline";
+  const std::pair<dnnl::cpu_isa, const char*> known[] = {
+      {dnnl::cpu_isa::sse41, "SSE4.1"},
+      {dnnl::cpu_isa::avx2, "AVX2"},
+      {dnnl::cpu_isa::avx512_core, "AVX-512"},
+      {dnnl::cpu_isa::avx512_core_bf16, "AVX-512 with bf16"},
+      {dnnl::cpu_isa::avx512_core_fp16, "AVX-512 with fp16"},
+      {dnnl::cpu_isa::avx512_core_amx, "AVX-512 with AMX"}};
+  for (const auto& [isa, name] : known) {
+    const auto needed = static_cast<unsigned>(isa);
+    if ((bits & needed) == needed) best = name;
+  }
+  return best;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -201,8 +220,7 @@ int main(int argc, char** argv) {
   const std::string versions =
       "{\"oneDNN\": \"" + std::to_string(version->major) + "." +
       std::to_string(version->minor) + "." + std::to_string(version->patch) +
-      "\", \"oneDNN instruction set\": \"" +
-      std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa())) + "\"}";
+      "\", \"oneDNN instruction set\": \"" + instruction_set() + "\"}";
   return protocol::serve(versions, [packed](const protocol::Case& c) {
     return c.reset_after()
                ? prepare<dnnl::lbr_gru_forward, dnnl::lbr_gru_backward>(c,
