@@ -25,7 +25,7 @@ def main(arguments=None):
     if options.dtype == "float64":
         parser.error("the reference itself computes in float64")
     options.conventions = cases.CONVENTIONS
-    chosen = programs.select(options.only)
+    chosen = programs.select(options.only, options.without)
     chosen.pop("bare", None)  # It computes products, no GRU.
 
     def measure(record):

@@ -25,7 +25,7 @@ def parse(arguments):
     programs.add_options(parser)
     options = command.parse(parser, arguments)
     try:
-        return options, programs.select(options.only)
+        return options, programs.select(options.only, options.without)
     except ValueError as error:
         parser.error(str(error))
 

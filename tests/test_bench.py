@@ -10,7 +10,7 @@ import pytest
 import helpers
 from fused_rnn import cli
 from fused_rnn.bench import (
-    cases, command, fleet, harness, limits, listing, processes, summary,
+    cases, fleet, harness, limits, listing, processes, programs, summary,
 )
 from fused_rnn.cli import bench
 from helpers_bench import LIMITS, record_of, result, steady
@@ -156,6 +156,17 @@ def test_the_probe_finds_what_a_processor_can_do():
 # ---- The command.
 
 
+def test_programs_are_chosen_by_name():
+    keras = [name for name in programs.PROGRAMS if name.startswith("keras")]
+    assert len(keras) > 3 and list(programs.select(["keras"])) == keras
+    # An exact name is that of its variants too.
+    assert list(programs.select(["keras"], ["keras-jit"])) == [
+        name for name in keras if name != "keras-jit"
+    ]
+    assert programs.select(None) == programs.PROGRAMS
+    assert "torch" not in programs.select(None, ["torch"])
+
+
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
 def test_the_command(dtype, tmp_path, capsys):
     pytest.importorskip("matplotlib")
@@ -215,6 +226,7 @@ def test_a_module_is_looked_for_in_every_interpreter(tmp_path):
 
 @pytest.mark.parametrize("arguments, status, words", [
     (["bench", "--only", "nobody"], 2, "unknown: nobody"),
+    (["bench", "--without", "keras,nobody"], 2, "unknown: nobody"),
     (["bench", "--threads", "0"], 2, "--threads must be between"),
     (["bench", "--rounds", "0"], 2, "a whole number above 0, got '0'"),
     (["bench", "--budget", "nan"], 2, "seconds above 0, got 'nan'"),

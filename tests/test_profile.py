@@ -102,8 +102,12 @@ def test_table():
     ]
     lines = profile.table(record).splitlines()
     assert lines[1].split() == ["Keras'", "own", "10", "ms"]
-    assert lines[2].endswith("8 ms (80 %)") and lines[4].endswith("(50 %)")
+    assert lines[2].endswith("8 ms     80 %") and lines[4].endswith("50 %")
     assert lines[5].split()[-1] == "2.50"
+    # Points and units stand below each other.
+    assert len({line.index(" ms") for line in lines[1:5]}) == 1
+    record["results"] = record["results"][:2]  # None was fused.
+    assert "fused" not in profile.table(record).partition("Measured")[0]
 
 
 def test_fused_models_are_compared_with_keras_own(tmp_path):
@@ -113,14 +117,104 @@ def test_fused_models_are_compared_with_keras_own(tmp_path):
     loaded = keras.models.load_model(path)
     stock = fused_rnn.unfuse(loaded, verbose=False)
     inputs = _profiling.example(stock, 2, 5)
-    assert _profiling.difference(model, stock, inputs) < 1e-5
+    assert _profiling.difference([model, stock], inputs) < 1e-5
     stock.layers[-1].bias.assign([3.0])
-    assert _profiling.difference(model, stock, inputs) > 0.1
+    assert _profiling.difference([model, stock], inputs) > 0.1
+    assert _profiling.difference([model], inputs) == 0
+
+
+def run_on(path, *options):
+    """The exit status for a small run."""
+    return cli.main([
+        "profile", str(path), "--batch", "2", "--steps", "3", "--rounds", "1",
+        "--budget", "0.001", *map(str, options),
+    ])
+
+
+OWN = """
+import keras
+
+
+class Double(keras.layers.Layer):
+    def call(self, x):
+        return 2 * x
+
+
+def curve(x):
+    return x / 2
+"""
+
+
+@pytest.fixture
+def own_model(tmp_path):
+    """A model of one's own layer and activation, and the file that has them."""
+    source = tmp_path / "my_layers.py"
+    source.write_text(OWN)
+    parts = {}
+    exec(OWN, parts)
+    Double = type("Double", (parts["Double"],), {"__module__": "my_layers"})
+    parts["curve"].__module__ = "my_layers"
+    path = tmp_path / "model.keras"
+    keras.Sequential([
+        keras.Input((None, 3)), Double(),
+        keras.layers.GRU(4, activation=parts["curve"]),
+    ]).save(path)
+    return path, source
+
+
+def test_layers_of_ones_own(own_model, capsys):
+    path, source = own_model
+    assert run_on(path) == 1
+    error = capsys.readouterr().err
+    assert "Could not locate" in error and "--import names a module" in error
+    assert len(error.splitlines()) == 1 and len(error) < 400
+    assert run_on(path, "--import", source) == 0
+    # Its activation is none of those that are fused, so there is one model.
+    printed = capsys.readouterr().out
+    assert "fuse() replaces none of them" in printed
+    assert "in recurrent layers" in printed and "times as fast" not in printed
+    assert run_on(path, "--import", "no_such_module") == 1
+    assert "no_such_module cannot be imported" in capsys.readouterr().err
+
+
+def test_nothing_to_fuse(tmp_path, capsys):
+    path = tmp_path / "model.keras"
+    keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]).save(path)
+    assert run_on(path) == 0
+    printed = capsys.readouterr().out
+    assert "There is no recurrent layer in it" in printed
+    assert "Measured" not in printed
+
+
+def test_lambdas_are_loaded_when_asked_for(tmp_path, capsys):
+    path = tmp_path / "model.keras"
+    keras.Sequential([
+        keras.Input((None, 3)), keras.layers.Lambda(lambda x: 2 * x),
+        keras.layers.GRU(4),
+    ]).save(path)
+    assert run_on(path) == 1
+    assert "--unsafe loads it" in capsys.readouterr().err
+    assert run_on(path, "--unsafe") == 0
+    assert "times as fast" in capsys.readouterr().out
+
+
+def test_stacked_layers_and_cells(tmp_path, capsys):
+    """Compiled, with a loss that nobody else has: it plays no part."""
+    path = tmp_path / "model.h5"
+    model = keras.Sequential([
+        keras.Input((3, 3)), keras.layers.GRU(4, return_sequences=True),
+        keras.layers.RNN([keras.layers.GRUCell(4), keras.layers.GRUCell(2)]),
+    ])
+    model.compile("adam", lambda y, z: y - z)
+    model.save(path)
+    assert run_on(path) == 0
+    assert "times as fast" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("make, words", [
     (lambda path: None, "there is no file"),
-    (lambda path: path.write_text("no model"), "cannot be profiled"),
+    (lambda path: path.mkdir(), "is a folder"),
+    (lambda path: path.write_text("no model"), "expected a zip archive"),
 ])
 def test_errors_in_plain_words(make, words, tmp_path, capsys):
     path = tmp_path / "model.keras"
@@ -129,6 +223,14 @@ def test_errors_in_plain_words(make, words, tmp_path, capsys):
     error = capsys.readouterr().err
     assert error.startswith("fused-rnn: ") and words in error
     assert len(error.splitlines()) == 1
+
+
+def test_a_file_that_keras_cannot_read(tmp_path, capsys):
+    path = tmp_path / "model.h5"
+    path.write_text("no model")
+    assert cli.main(["profile", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert "cannot be profiled" in error and len(error.splitlines()) == 1
 
 
 def test_a_model_without_inputs():

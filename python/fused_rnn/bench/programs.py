@@ -30,23 +30,27 @@ PROGRAMS = {
 }
 
 
-def select(names):
-    """Programs by name; "keras" also selects "keras-jit" and so on."""
-    if not names:
-        return dict(PROGRAMS)
-    chosen = {
-        name: program for name, program in PROGRAMS.items()
-        if any(name == n or name.startswith(n + "-") for n in names)
-    }
+def select(only, without=()):
+    """Programs by name; "keras" also selects "keras-jit" and so on.
+
+    Raises:
+      ValueError: there is no program of a name.
+    """
+    def among(name, names):
+        return any(name == n or name.startswith(n + "-") for n in names)
+
+    named = [*(only or ()), *(without or ())]
     unknown = [
-        n for n in names
-        if not any(name == n or name.startswith(n + "-") for name in PROGRAMS)
+        n for n in named if not any(among(name, [n]) for name in PROGRAMS)
     ]
     if unknown:
         raise ValueError(
             f"unknown: {', '.join(unknown)}; there are {', '.join(PROGRAMS)}"
         )
-    return chosen
+    return {
+        name: program for name, program in PROGRAMS.items()
+        if (not only or among(name, only)) and not among(name, without or ())
+    }
 
 
 def add_options(known):
@@ -56,6 +60,8 @@ def add_options(known):
         default=cases.MODES, help="what is timed")
     add("--only", type=lambda text: text.split(","), metavar="NAME,...",
         help=f"of {', '.join(PROGRAMS)}; a name stands for its variants too")
+    add("--without", type=lambda text: text.split(","), metavar="NAME,...",
+        help="all but these, of which some take long to compile")
     add("--dtype", choices=tuple(cases.EPSILONS), default="float32",
         help="of weights, inputs and states")
     add("--python", action="append", metavar="FILE",

@@ -59,10 +59,12 @@ def run(options, parser) -> int:
         parser.error(error)
     try:
         # Everybody is set against us.
-        chosen = programs.select(options.only and ["ours", *options.only])
+        chosen = programs.select(
+            options.only and ["ours", *options.only], options.without
+        )
         # Bare products of matrices are no rival, except when asked for.
         if not options.only:
-            del chosen["bare"]
+            chosen.pop("bare", None)
     except ValueError as unknown:
         parser.error(str(unknown))
     missing = _missing(options)

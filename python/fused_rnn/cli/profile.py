@@ -55,7 +55,7 @@ def run(options, parser) -> int:
         error = command.threads_error([options.threads])
         if error:
             parser.error(error)
-    error = _file_error(options.model) or command.output_error(options.json)
+    error = command.output_error(options.json) or _file_error(options.model)
     if error:
         print(f"fused-rnn: {error}", file=sys.stderr)
         return 1
