@@ -24,9 +24,12 @@ def main(arguments=None):
     options = command.parse(parser, arguments)
     if options.dtype == "float64":
         parser.error("the reference itself computes in float64")
-    options.conventions = cases.CONVENTIONS
-    chosen = programs.select(options.only, options.without)
-    chosen.pop("bare", None)  # It computes products, no GRU.
+    try:
+        programs.settle(options)
+        chosen = programs.select(options.only, options.without)
+    except ValueError as error:
+        parser.error(str(error))
+    chosen.pop("bare", None)  # It computes products, no cell.
 
     def measure(record):
         with command.measuring(record) as (progress, folder):

@@ -26,7 +26,7 @@ import report
 import rivals
 import scaling
 from fused_rnn import cli
-from fused_rnn.bench import harness, processes
+from fused_rnn.bench import cases, harness, processes
 from fused_rnn.cli import _arguments
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -38,8 +38,8 @@ INTERRUPTED = 130
 # In minutes of an hour, on two processors. To compile and to check takes about
 # half of it, whatever the number of rounds.
 SHARES = {
-    "core": 2, "cell": 5, "rivals": 18, "rivals-1": 17, "scaling": 6,
-    "accuracy": 4, "bench": 8,
+    "core": 2, "cell": 5, "rivals": 14, "rivals-1": 12, "rivals-lstm": 6,
+    "rivals-rnn": 5, "scaling": 5, "accuracy": 5, "bench": 6,
 }
 # They are in the tables of "rivals", and would take most of the plots' time.
 NOT_DRAWN = "keras-jit,keras-unroll,keras-jax,keras-torch,onednn-plain"
@@ -96,15 +96,21 @@ class Parts:
             *self._tiny("--shapes", "2,8,16"),
         ])
 
-    def rivals(self, minutes, threads=None):
+    def rivals(self, minutes, threads=None, cell="gru"):
         return rivals.main([
             *self.kept, "--threads", str(threads or self.threads),
-            *self.pythons, *self._timed(minutes),
+            "--cell", cell, *self.pythons, *self._timed(minutes),
             *self._tiny("--shapes", "2,5,8,16"),
         ])
 
     def rivals_1(self, minutes):
         return self.rivals(minutes, 1)
+
+    def rivals_lstm(self, minutes):
+        return self.rivals(minutes, cell="lstm")
+
+    def rivals_rnn(self, minutes):
+        return self.rivals(minutes, cell="rnn")
 
     def scaling(self, minutes):
         return scaling.main([
@@ -113,10 +119,14 @@ class Parts:
         ])
 
     def accuracy(self, minutes):
-        return accuracy.main([
-            *self.kept, "--threads", str(self.threads), *self.pythons,
-            *self._tiny("--shapes", "2,5,8,16"),
-        ])
+        for each in cases.CONVENTIONS:
+            status = accuracy.main([
+                *self.kept, "--threads", str(self.threads), "--cell", each,
+                *self.pythons, *self._tiny("--shapes", "2,5,8,16"),
+            ])
+            if status:
+                return status
+        return 0
 
     def bench(self, minutes):
         numbers = sorted({1, self.threads})

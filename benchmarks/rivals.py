@@ -1,4 +1,4 @@
-"""The GRU of fused_rnn against every other that a user could pick.
+"""A recurrence of fused_rnn against every other that a user could pick.
 
     python benchmarks/rivals.py --python rivals/bin/python --json results.json
 
@@ -20,11 +20,10 @@ def parse(arguments):
     add = parser.add_argument
     add("--shapes", "--shape", nargs="+", type=cases.parse_shape,
         default=cases.SHAPES, metavar="B,T,I,H")
-    add("--conventions", nargs="+", choices=cases.CONVENTIONS,
-        default=cases.CONVENTIONS)
     programs.add_options(parser)
     options = command.parse(parser, arguments)
     try:
+        programs.settle(options)
         return options, programs.select(options.only, options.without)
     except ValueError as error:
         parser.error(str(error))

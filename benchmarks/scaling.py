@@ -2,10 +2,10 @@
 
     python benchmarks/scaling.py --json results.json
 
-All of it is fused_rnn alone, float32: time against the number of steps; a
-batch padded to twice its length against the same without padding; one thread
-against two; reset before against reset after; two ops that may run side by
-side against one after the other; the memory of a step at its peak.
+All of it is the GRU of fused_rnn alone, float32: time against the number of
+steps; a batch padded to twice its length against the same without padding; one
+thread against two; reset before against reset after; two ops that may run side
+by side against one after the other; the memory of a step at its peak.
 """
 
 import dataclasses
@@ -17,8 +17,8 @@ from fused_rnn.bench import (
 )
 
 PROGRAMS = {
-    "ours": fleet.Program("numpy_gru.py", own=True),
-    "ours-tf": fleet.Program("tensorflow_gru.py", own=True),
+    "ours": fleet.Program("numpy_rnn.py", own=True),
+    "ours-tf": fleet.Program("tensorflow_rnn.py", own=True),
 }
 # What is freed must go back to the system at once, or a step would find it there
 # and seem to need less: glibc keeps what is below a threshold that grows unless
@@ -31,6 +31,7 @@ MEMORY_PROGRAMS = {
     })
     for name, program in PROGRAMS.items()
 }
+CONVENTIONS = cases.CONVENTIONS["gru"]
 LENGTHS = (1, 10, 100, 1000, 10_000)
 LENGTH_SIZES = ((1, 64, 64), (32, 64, 64))  # B, I, H
 PADDED_SHAPES = (
@@ -133,7 +134,7 @@ def threads(bench):
             case = bench.case(shape)
             yield [
                 bench.job("threads", case, mode, convention, threads=number)
-                for number in bench.fleets for convention in cases.CONVENTIONS
+                for number in bench.fleets for convention in CONVENTIONS
             ]
 
 
@@ -159,7 +160,7 @@ def measure_memory(bench, record, progress):
         case = bench.case(shape)
         for name in PROGRAMS:
             for mode in cases.MODES:
-                for convention in cases.CONVENTIONS:
+                for convention in CONVENTIONS:
                     progress(f"memory: {name} {shape} {mode}")
                     job = bench.job(
                         "memory", case, mode, convention, name,
@@ -265,7 +266,7 @@ def threads_table(record):
     for shape in cases.SHAPES:
         row = [tables.sizes(shape)]
         for mode in cases.MODES:
-            for convention in cases.CONVENTIONS:
+            for convention in CONVENTIONS:
                 one, all_ = (
                     find(record, "threads", shape=list(shape), mode=mode,
                          convention=convention, threads=number)
@@ -275,7 +276,7 @@ def threads_table(record):
         rows.append(row)
     heads = [f"{many} threads, times faster than 1: (B,T,I,H)"] + [
         f"{mode}, {tables.CONVENTIONS[convention]}"
-        for mode in cases.MODES for convention in cases.CONVENTIONS
+        for mode in cases.MODES for convention in CONVENTIONS
     ]
     return tables.table(heads, rows)
 

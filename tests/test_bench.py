@@ -137,6 +137,10 @@ def test_a_step_takes_as_long_as_its_limit():
     assert limits.step_seconds(LIMITS, 1000, 100, 100, True) == (
         pytest.approx(3 * many)
     )
+    # An LSTM has four gates, where a GRU has three.
+    assert limits.step_seconds(LIMITS, 1000, 100, 100, gates=4) == (
+        pytest.approx(4 / 3 * many)
+    )
     # One row: 12·H² bytes, of which each of two threads reads half.
     assert limits.step_seconds(LIMITS, 1, 1, 400) == pytest.approx(
         12 * 400**2 / 1e11
@@ -199,6 +203,35 @@ def test_the_command(dtype, tmp_path, capsys):
     assert plot.stat().st_size > 10_000
 
 
+@pytest.mark.parametrize("cell, title", [
+    ("lstm", "LSTM"), ("rnn", "simple RNN"),
+])
+def test_the_command_times_other_cells(cell, title, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    plot = tmp_path / "plot.png"
+    assert cli.main(helpers.bench_command(
+        tmp_path, "--cell", cell, "--only", "keras,tf-block", "--without",
+        "keras-torch,keras-jax", "--shapes", "2,3,4,5", "2,3,9,9", "--plot",
+        str(plot),
+    )) == 0
+    record = json.loads((tmp_path / "results.json").read_text())[f"bench-{cell}"]
+    assert record["settings"]["cell"] == cell
+    assert {r["convention"] for r in record["results"]} == {cell}
+    done = {(r["name"], r["mode"]) for r in record["results"]
+            if r["status"] == "ok"}
+    expected = {
+        (name, mode) for mode in cases.MODES
+        for name in ("ours", "ours-tf", "keras", "keras-jit", "keras-unroll")
+    }
+    if cell == "lstm":
+        expected |= {("tf-block", mode) for mode in cases.MODES}
+    assert done == expected
+    printed = capsys.readouterr().out
+    assert f"(B,T,I,H) = (2, 3, 4, 5), training, {title}" in printed
+    assert f"cell {cell}" in printed
+    assert plot.stat().st_size > 10_000
+
+
 def test_what_is_missing_is_said_before_anything_is_measured(
     tmp_path, capsys, monkeypatch
 ):
@@ -216,7 +249,7 @@ def test_what_is_missing_is_said_before_anything_is_measured(
 
 def test_a_module_is_looked_for_in_every_interpreter(tmp_path):
     workers = fleet.Fleet(
-        {"none": fleet.Program("torch_gru.py", module="no_such_module")}, 1,
+        {"none": fleet.Program("torch_rnn.py", module="no_such_module")}, 1,
         [sys.executable, sys.executable], tmp_path,
     )
     with pytest.raises(processes.WorkerFailed,
@@ -233,6 +266,9 @@ def test_a_module_is_looked_for_in_every_interpreter(tmp_path):
     (["bench", "--minutes", "-1"], 2, "minutes above 0, got '-1'"),
     (["bench", "--json", "/"], 1, "a file for results, got the folder /"),
     (["profile", "--json", "/nowhere/x", "/"], 1, "no folder for /nowhere/x"),
+    (["bench", "--cell", "lstm", "--convention", "after"], 2,
+     "--conventions are a GRU's, got --cell lstm"),
+    (["bench", "--cell", "fast"], 2, "choose from"),
     (["bench", "--shape", "2,5,3"], 2, "B,T,I,H, four positive numbers"),
     (["bench", "--shape", "a,b,c,d"], 2, "B,T,I,H, four positive numbers"),
     (["bench", "--python", "/nope"], 1, "there is no interpreter /nope"),

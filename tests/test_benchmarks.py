@@ -160,25 +160,30 @@ def check_record(record):
         assert result["error"] < 1e-5
 
 
-def test_rivals_with_our_own_workers(tmp_path):
+@pytest.mark.parametrize("of", cases.CONVENTIONS)
+def test_rivals_with_our_own_workers(of, tmp_path):
+    conventions = cases.CONVENTIONS[of]
     path = tmp_path / "results.json"
     path.write_text('{"other": {}}')
     printed = run_program(
-        "rivals.py", "--threads", 1, "--only", "ours", "--shapes", "2,1,4,5",
-        "--rounds", 2, "--budget", 0.01, "--json", path,
+        "rivals.py", "--cell", of, "--threads", 1, "--only", "ours", "--shapes",
+        "2,1,4,5", "--rounds", 2, "--budget", 0.01, "--json", path,
     )
     records = json.loads(path.read_text())
-    assert records.keys() == {"other", "rivals-1"}
-    record = records["rivals-1"]
+    section = "rivals-1" if of == "gru" else f"rivals-1-{of}"
+    assert records.keys() == {"other", section}
+    record = records[section]
     check_record(record)
     names = {(r["name"], r["mode"], r["convention"]) for r in record["results"]}
     expected = {
         (name, mode, convention) for name in ("ours", "ours-tf")
-        for mode in cases.MODES for convention in cases.CONVENTIONS
+        for mode in cases.MODES for convention in conventions
     }
-    expected |= {("ours-stream", "inference", c) for c in cases.CONVENTIONS}
+    expected |= {("ours-stream", "inference", c) for c in conventions}
     assert names == expected
     assert "(2, 1, 4, 5)" in printed and "fused_rnn in tf.function" in printed
+    for convention in conventions:
+        assert f"{tables.CONVENTIONS[convention]}: (B,T,I,H)" in printed
 
 
 def test_cell(tmp_path):
@@ -191,7 +196,7 @@ def test_cell(tmp_path):
     check_record(record)
     assert {r["name"] for r in record["results"]} == {"ours", "tensorflow"}
     assert "(2, 4, 5)" in printed and "Inference: " in printed
-    assert "8 steps a call" in printed and "Chained training: " in printed
+    assert f"{worker.CHAIN} steps a call" in printed and "Chained training: " in printed
 
 
 def test_bad_arguments():

@@ -1,5 +1,6 @@
 """benchmarks/reproduce.py: all parts in one command, whatever happens to one."""
 
+import itertools
 import json
 import sys
 
@@ -10,6 +11,7 @@ import helpers
 sys.path.insert(0, str(helpers.ROOT / "benchmarks"))
 
 import reproduce  # noqa: E402
+from fused_rnn.bench import cases  # noqa: E402
 
 PARTS = list(reproduce.SHARES)
 
@@ -26,9 +28,10 @@ def run(tmp_path, monkeypatch):
         def program(name, section):
             def main(arguments):
                 part = name
-                if name == "rivals" and arguments[
-                    arguments.index("--threads") + 1
-                ] == "1":
+                cell = name == "rivals" and word_after("--cell", arguments)
+                if cell and cell != "gru":
+                    part = f"rivals-{cell}"
+                elif cell and word_after("--threads", arguments) == "1":
                     part = "rivals-1"
                 calls.append((part, arguments))
                 fault = faults.get(part, 0)
@@ -61,17 +64,24 @@ def word_after(option, arguments):
     return arguments[arguments.index(option) + 1]
 
 
+def names_of(calls):
+    """One name a part, which may have called its program several times."""
+    return [name for name, _ in itertools.groupby(calls, lambda call: call[0])]
+
+
 def test_every_part_is_measured_in_its_time(run, capsys):
     status, calls = run("--minutes", "30")
     assert status == 0
-    assert [name for name, _ in calls] == [*PARTS, "report"]
+    assert names_of(calls) == [*PARTS, "report"]
     *measured, (_, pages) = calls
+    assert [word_after("--cell", arguments) for name, arguments in measured
+            if name == "accuracy"] == list(cases.CONVENTIONS)
     assert pages[:2] == [run.results, str(reproduce.PAGES[0])]
     assert word_after("--plot", pages) == str(reproduce.PLOT)
     left = 30.0
     for name, arguments in measured:
         assert word_after("--json", arguments) == run.results
-        if name in ("rivals", "rivals-1", "accuracy", "bench"):
+        if name.startswith("rivals") or name in ("accuracy", "bench"):
             assert word_after("--python", arguments) == "other"
         if name not in ("core", "accuracy"):
             # Who took no time leaves his to the others.
@@ -92,7 +102,7 @@ def test_every_part_is_measured_in_its_time(run, capsys):
 def test_a_part_that_fails_does_not_end_the_others(fault, run, capsys):
     status, calls = run(faults={"cell": fault})
     assert status == 1
-    assert [name for name, _ in calls] == [*PARTS, "report"]
+    assert names_of(calls) == [*PARTS, "report"]
     assert capsys.readouterr().err.splitlines()[-1].startswith("failed: cell;")
 
 

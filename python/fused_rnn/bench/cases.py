@@ -28,7 +28,9 @@ SHAPES = (
     (64, 50, 512, 512),
     (128, 25, 1024, 1024),
 )
-CONVENTIONS = ("after", "before")
+# What a cell's results may mean: of a GRU where the reset gate acts.
+CONVENTIONS = {"gru": ("after", "before"), "lstm": ("lstm",), "rnn": ("rnn",)}
+GATES = {"gru": 3, "lstm": 4, "rnn": 1}
 MODES = ("inference", "training")
 
 
@@ -50,18 +52,21 @@ def parse_shape(text):
 
 
 class SequenceCase:
-    """A GRU over a sequence: arrays in a folder, results of the oracle.
+    """A cell over a sequence: arrays in a folder, results of the oracle.
 
     Values are such that the element type holds them exactly, and stored as
-    storage() says. The recurrent weights halve the state's length in the mean, so that an
-    early error fades instead of growing: a difference in the results is then
-    one of meaning, not of rounding.
+    storage() says. The recurrent weights halve the state's length in the mean,
+    so that an early error fades instead of growing: a difference in the results
+    is then one of meaning, not of rounding.
     """
 
-    def __init__(self, folder, shape, *, valid_steps=None, dtype="float32"):
+    def __init__(self, folder, shape, *, cell="gru", valid_steps=None,
+                 dtype="float32"):
         self.folder = pathlib.Path(folder)
         self.shape = batch, steps, inputs, units = shape
+        self.cell = cell
         self.dtype = dtype
+        columns = GATES[cell] * units
         rng = np.random.default_rng(sum(shape))
 
         def draw(*sizes, scale=1.0):
@@ -71,12 +76,15 @@ class SequenceCase:
         self.arrays = {
             "x": draw(batch, steps, inputs),
             "h0": draw(batch, units),
-            "kernel": draw(inputs, 3 * units, scale=inputs**-0.5),
-            "recurrent_kernel": draw(units, 3 * units, scale=0.5 * units**-0.5),
-            "bias_after": draw(2, 3 * units),
-            "bias_before": draw(3 * units),
+            "kernel": draw(inputs, columns, scale=inputs**-0.5),
+            "recurrent_kernel": draw(units, columns, scale=0.5 * units**-0.5),
+            **{f"bias_{convention}": draw(
+                *((2, columns) if convention == "after" else (columns,))
+            ) for convention in CONVENTIONS[cell]},
             "d_outputs": draw(batch, steps, units),
         }
+        if cell == "lstm":
+            self.arrays["c0"] = draw(batch, units)
         if valid_steps is not None:
             mask = np.zeros((batch, steps), bool)
             mask[:, :valid_steps] = True
@@ -86,13 +94,15 @@ class SequenceCase:
 
     def words(self, mode, convention):
         """Of the request "prepare", after its key, folder and results."""
-        return (mode, convention, self.dtype, *self.shape)
+        return (mode, convention, self.dtype, self.cell, *self.shape)
 
     def expected(self, mode, convention):
         """The oracle's results by name."""
         key = mode, convention
         if key not in self._expected:
-            self._expected[key] = ask_oracle(self.folder, *key, self.dtype)
+            self._expected[key] = ask_oracle(
+                self.folder, self.words(mode, convention)
+            )
         return self._expected[key]
 
     def tolerance(self):
@@ -138,10 +148,10 @@ class CellCase:
 
     def words(self, mode, convention):
         batch, inputs, units = self.shape
-        return (mode, convention, self.dtype, batch, 1, inputs, units)
+        return (mode, convention, self.dtype, "gru", batch, 1, inputs, units)
 
     def expected(self, mode, convention):
-        return ask_oracle(self.folder, mode, convention, self.dtype)
+        return ask_oracle(self.folder, self.words(mode, convention))
 
     def tolerance(self):
         """As for a sequence."""
@@ -158,19 +168,7 @@ def write(folder, arrays):
     (folder / "shapes.json").write_text(json.dumps(shapes))
 
 
-def read(folder, dtype):
-    """The arrays that write() wrote."""
-    shapes = json.loads((folder / "shapes.json").read_text())
-    return {
-        name: np.fromfile(
-            folder / f"{name}.bin",
-            np.bool_ if name == "mask" else storage(dtype),
-        ).reshape(shape)
-        for name, shape in shapes.items()
-    }
-
-
-def ask_oracle(folder, mode, convention, dtype):
+def ask_oracle(folder, words):
     """Results of fused_rnn.reference for the arrays of a folder, by name.
 
     In a process of its own: with more than one thread, NumPy's products wait
@@ -178,7 +176,7 @@ def ask_oracle(folder, mode, convention, dtype):
     """
     try:
         processes.call(
-            [sys.executable, "-m", __name__, folder, mode, convention, dtype]
+            [sys.executable, "-m", __name__, folder, *words]
         )
     except processes.WorkerFailed as failure:
         raise processes.WorkerFailed(f"not checked, the reference {failure}")
@@ -186,44 +184,44 @@ def ask_oracle(folder, mode, convention, dtype):
         return dict(results)
 
 
-def _answer(folder, mode, convention, dtype):
+def _answer(folder, *words):
     """What the oracle's process does."""
     from fused_rnn import reference
 
-    arrays = read(folder, dtype)
-    training = mode.endswith("training")
-    if "w_ru" in arrays:
-        results, gradients = _chain(
-            *arrays.values(), worker.CHAIN if mode.startswith("chained") else 1
+    *about, batch, steps, inputs, units = words
+    case = worker.Case(
+        folder, *about, int(batch), int(steps), int(inputs), int(units)
+    )
+    if case.has("w_ru"):
+        results = _chain(
+            case, worker.CHAIN if case.mode.startswith("chained") else 1
         )
-        names = tuple(gradients)
     else:
-        names = ("x", "h0", "kernel", "recurrent_kernel")
-        inputs = [arrays[name] for name in names]
-        inputs.append(arrays[f"bias_{convention}"])
-        options = dict(
-            reset_after=convention == "after", mask=arrays.get("mask")
+        arguments = case.arguments()
+        mask = case.mask if case.has("mask") else None
+        outputs, *states = case.function(reference)(*arguments, mask=mask)
+        gradients = case.training and case.function(reference, "_grad")(
+            *arguments, mask=mask, d_outputs=case.d_outputs
         )
-        outputs, state = reference.gru(*inputs, **options)
-        results = {"outputs": outputs, "state": state}
-        gradients = training and reference.gru_grad(
-            *inputs, d_outputs=arrays["d_outputs"], **options
+        results = case.named(
+            outputs, states,
+            [gradients[name] for name in case.names] if gradients else (),
         )
-        names += ("bias",)
-    if training:
-        results |= {f"d_{name}": gradients[name] for name in names}
-    np.savez(folder / "expected.npz", **results)
+    np.savez(case.folder / "expected.npz", **results)
 
 
-def _chain(x, h_prev, w_ru, w_c, b_ru, b_c, d_h, steps):
+def _chain(case, steps):
     """What so many steps of the block cell give, and their gradients' sums."""
     from fused_rnn import reference
 
-    weights = (w_ru, w_c, b_ru, b_c)
-    states = [h_prev]
+    x, d_h = case.x, case.d_h
+    weights = (case.w_ru, case.w_c, case.b_ru, case.b_c)
+    states = [case.h_prev]
     for _ in range(steps):
         cell = reference.gru_block_cell(x, states[-1], *weights)
         states.append(cell.h)
+    if not case.training:
+        return cell._asdict()
     sums = {}
     for h in states[-2::-1]:
         gradients = reference.gru_block_cell_grad(
@@ -232,7 +230,8 @@ def _chain(x, h_prev, w_ru, w_c, b_ru, b_c, d_h, steps):
         d_h = gradients["h_prev"]
         for name in ("x", "w_ru", "w_c", "b_ru", "b_c"):
             sums[name] = sums.get(name, 0) + gradients[name]
-    return cell._asdict(), {"h_prev": d_h, **sums}
+    sums["h_prev"] = d_h
+    return cell._asdict() | {f"d_{name}": sums[name] for name in sums}
 
 
 def results(out, expected, dtype):
@@ -291,4 +290,4 @@ def errors_in_ulp(found, expected, dtype):
 
 
 if __name__ == "__main__":
-    _answer(pathlib.Path(sys.argv[1]), *sys.argv[2:])
+    _answer(*sys.argv[1:])

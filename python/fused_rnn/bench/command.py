@@ -37,7 +37,7 @@ def add_options(known, *, rounds, budget):
             help="how long it may take: each shape gets its share of the time,"
             f" and at least {pacing.LEAST_ROUNDS} rounds")
     add("--json", metavar="FILE", help="results are put there")
-    known.set_defaults(dtype="float32")
+    known.set_defaults(dtype="float32", cell="gru")
     if not rounds:
         known.set_defaults(rounds=0, budget=0.0, minutes=None)
 
@@ -101,11 +101,17 @@ def measuring(record):
 
 
 def run(options, section, measure):
-    """Calls measure(record) and saves the record; returns it."""
+    """Calls measure(record) and saves the record; returns it.
+
+    What is not of a GRU goes into a section of its own.
+    """
     record = harness.start_record(
         threads=options.threads, rounds=options.rounds, budget=options.budget,
         dtype=options.dtype,
     )
+    if options.cell != "gru":
+        section += f"-{options.cell}"
+        record["settings"]["cell"] = options.cell
     with one_interrupt() as ignore_others:
         measure(record)
         ignore_others()

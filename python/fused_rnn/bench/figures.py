@@ -14,7 +14,9 @@ matplotlib.use("Agg")  # No display is needed to write a file.
 
 from matplotlib import colors, pyplot, ticker  # noqa: E402
 
-from fused_rnn.bench import harness, limits, listing, tables  # noqa: E402
+from fused_rnn.bench import (  # noqa: E402
+    cases, harness, limits, listing, tables,
+)
 
 # Okabe and Ito's colours, told apart by every kind of sight: one a library,
 # and thick black and blue for ours.
@@ -230,6 +232,7 @@ def roofline(record, mode):
         if found["threads"] == threads
     ]
     itemsize = 8 if record["settings"]["dtype"] == "float64" else 4
+    gates = cases.GATES[record["settings"].get("cell", "gru")]
 
     def panel(axes):
         _lines(axes, chosen, shapes, lambda s: s[3], lambda s: 1e6 / s[1])
@@ -240,7 +243,7 @@ def roofline(record, mode):
             least = [
                 1e6 * limits.step_seconds(
                     measured[0], shapes[0][0], inputs, unit,
-                    mode == "training", itemsize,
+                    mode == "training", itemsize, gates,
                 ) for unit, inputs in zip(
                     units, np.interp(units, known, [s[2] for s in shapes])
                 )

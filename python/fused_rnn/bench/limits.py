@@ -53,7 +53,8 @@ def bandwidth(limits, size):
     return limits["bytes"][-1][1]
 
 
-def step_seconds(limits, batch, inputs, units, training=False, itemsize=4):
+def step_seconds(limits, batch, inputs, units, training=False, itemsize=4,
+                 gates=3):
     """The least time of a step, as far as products and weights decide.
 
     The multiply-adds of both products at the measured rate, or the recurrent
@@ -61,8 +62,8 @@ def step_seconds(limits, batch, inputs, units, training=False, itemsize=4):
     takes longer. A training step has three times the products and reads the
     weights twice.
     """
-    operations = 2 * batch * 3 * units * (inputs + units)
-    weights = itemsize * 3 * units * units
+    operations = 2 * batch * gates * units * (inputs + units)
+    weights = itemsize * gates * units * units
     share = weights / limits["threads"]
     # Of doubles a vector holds half as many.
     compute = operations / (limits["operations"] * 4 / itemsize)

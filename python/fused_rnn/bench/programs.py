@@ -12,21 +12,21 @@ PROGRAMS = {
     "bare": fleet.Program(
         "bare_products.cc", header="mkl.h", library="libmkl_rt.so*"
     ),
-    "ours": fleet.Program("numpy_gru.py", own=True),
-    "ours-stream": fleet.Program("numpy_gru.py", ("stream",), own=True),
-    "ours-tf": fleet.Program("tensorflow_gru.py", own=True),
-    "onednn": fleet.Program("onednn_gru.cc", ("packed",), **_ONEDNN),
-    "onednn-plain": fleet.Program("onednn_gru.cc", ("plain",), **_ONEDNN),
-    "onnxruntime": fleet.Program("onnxruntime_gru.py", module="onnxruntime"),
-    "openvino": fleet.Program("openvino_gru.py", module="openvino"),
-    "torch": fleet.Program("torch_gru.py", module="torch"),
-    "jax": fleet.Program("jax_gru.py", module="jax"),
-    "keras-jax": fleet.Program("keras_jax_gru.py", module="jax"),
-    "keras-torch": fleet.Program("keras_torch_gru.py", module="torch"),
-    "keras": fleet.Program("keras_gru.py", own=True),
-    "keras-jit": fleet.Program("keras_gru.py", ("jit",), own=True),
-    "keras-unroll": fleet.Program("keras_gru.py", ("unroll",), own=True),
-    "tf-block": fleet.Program("block_cell_gru.py", own=True),
+    "ours": fleet.Program("numpy_rnn.py", own=True),
+    "ours-stream": fleet.Program("numpy_rnn.py", ("stream",), own=True),
+    "ours-tf": fleet.Program("tensorflow_rnn.py", own=True),
+    "onednn": fleet.Program("onednn_rnn.cc", ("packed",), **_ONEDNN),
+    "onednn-plain": fleet.Program("onednn_rnn.cc", ("plain",), **_ONEDNN),
+    "onnxruntime": fleet.Program("onnxruntime_rnn.py", module="onnxruntime"),
+    "openvino": fleet.Program("openvino_rnn.py", module="openvino"),
+    "torch": fleet.Program("torch_rnn.py", module="torch"),
+    "jax": fleet.Program("jax_rnn.py", module="jax"),
+    "keras-jax": fleet.Program("keras_jax_rnn.py", module="jax"),
+    "keras-torch": fleet.Program("keras_torch_rnn.py", module="torch"),
+    "keras": fleet.Program("keras_rnn.py", own=True),
+    "keras-jit": fleet.Program("keras_rnn.py", ("jit",), own=True),
+    "keras-unroll": fleet.Program("keras_rnn.py", ("unroll",), own=True),
+    "tf-block": fleet.Program("block_rnn.py", own=True),
 }
 
 
@@ -53,9 +53,15 @@ def select(only, without=()):
     }
 
 
-def add_options(known):
+def add_options(known, conventions=cases.CONVENTIONS["gru"]):
     """What is compared, of whom, and where they are installed."""
     add = known.add_argument
+    add("--cell", choices=cases.CONVENTIONS, default="gru",
+        help="the recurrence")
+    add("--conventions", "--convention", nargs="+",
+        choices=cases.CONVENTIONS["gru"], help="of a GRU, where the reset gate"
+        f" acts (default: {' '.join(conventions)})")
+    known.set_defaults(default_conventions=conventions)
     add("--modes", "--mode", nargs="+", choices=cases.MODES,
         default=cases.MODES, help="what is timed")
     add("--only", type=lambda text: text.split(","), metavar="NAME,...",
@@ -67,6 +73,22 @@ def add_options(known):
     add("--python", action="append", metavar="FILE",
         help="an interpreter that has rivals which do not run on TensorFlow;"
         " may be given several times; this one unless given")
+
+
+def settle(options):
+    """Checks what belongs together in the options, and completes them.
+
+    Raises:
+      ValueError: a sentence for the user.
+    """
+    if options.cell == "gru":
+        options.conventions = options.conventions or options.default_conventions
+    elif options.conventions:
+        raise ValueError(
+            f"--conventions are a GRU's, got --cell {options.cell}"
+        )
+    else:
+        options.conventions = cases.CONVENTIONS[options.cell]
 
 
 def jobs_of(workers, programs, case, mode, conventions, **about):
@@ -95,7 +117,7 @@ def run(options, programs, record, threads, pace, progress, folder, about=None):
     try:
         for shape in options.shapes:
             case = cases.SequenceCase(
-                folder / "case", shape, dtype=options.dtype
+                folder / "case", shape, cell=options.cell, dtype=options.dtype
             )
             for mode in options.modes:
                 label = f"{tables.sizes(shape)} {mode}"

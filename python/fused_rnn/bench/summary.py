@@ -2,7 +2,8 @@
 
 from fused_rnn.bench import harness, tables
 
-_CONVENTIONS = {"after": "", "before": " (reset before)"}
+# What is said of results that are not of the usual convention.
+_UNUSUAL = {"before": " (reset before)"}
 _MODES = ("inference", "training")
 
 
@@ -12,7 +13,7 @@ def gains(record):
     found = []
     for side in tables.SIDES:
         for mode in _MODES:
-            for convention in tables.CONVENTIONS:
+            for convention in times.conventions:
                 for shape in times.shapes:
                     _, each = tables.speedups(
                         times, side, shape, mode, convention
@@ -45,7 +46,7 @@ def speed(record):
         heads += [f"{mode}: mean", "least at (B,T,I,H)", "most at (B,T,I,H)"]
     losses = [
         f"- {tables.TITLES[side[0]]} against {tables.TITLES[rival]},"
-        f" {mode}{_CONVENTIONS[convention]} at {tables.sizes(shape)}:"
+        f" {mode}{_UNUSUAL.get(convention, '')} at {tables.sizes(shape)}:"
         f" {tables.number(gain, 3)}"
         for side, rival, shape, mode, convention, gain in sorted(
             found, key=lambda item: item[-1]
@@ -68,7 +69,7 @@ def _gain_cells(values):
     return [
         tables.number(harness.geometric_mean(gain for gain, *_ in values)),
         *(f"{tables.number(gain)} at {tables.sizes(shape)}"
-          f"{_CONVENTIONS[convention]}"
+          f"{_UNUSUAL.get(convention, '')}"
           for gain, shape, convention in (least, most)),
     ]
 

@@ -13,7 +13,10 @@ TITLES = {
     "keras": "Keras", "keras-jit": "Keras XLA", "keras-unroll": "Keras unrolled",
     "tf-block": "TF block cell",
 }
-CONVENTIONS = {"after": "reset after", "before": "reset before"}
+CONVENTIONS = {
+    "after": "reset after", "before": "reset before", "lstm": "LSTM",
+    "rnn": "simple RNN",
+}
 # Who is met by which side: what runs without a framework by the NumPy module,
 # what runs in TensorFlow by the op in tf.function, the others by both.
 _BOTH = ("torch", "jax", "keras-jax", "keras-torch")
@@ -31,6 +34,8 @@ class Times:
     def __init__(self, record):
         self._results = {}
         self.shapes, self.failures = [], []
+        found = {result["convention"] for result in record["results"]}
+        self.conventions = [name for name in CONVENTIONS if name in found]
         for result in record["results"]:
             shape = tuple(result["shape"])
             if shape not in self.shapes:
@@ -171,24 +176,23 @@ def rivals(record, mode):
     """Tables of one mode of a run of rivals.py."""
     times = Times(record)
     parts = [_standing(times, mode, side) for side in SIDES]
-    for convention, title in CONVENTIONS.items():
-        parts.append(_units(times, mode, convention, title))
+    parts += [_units(times, mode, each) for each in times.conventions]
     parts += [_means(times, mode), _losses(times, mode), failures(times, mode)]
     parts.append(where(record))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _standing(times, mode, side):
-    """We and the best rival of each shape, both conventions."""
+    """We and the best rival of each shape."""
     heads = [f"{TITLES[side[0]]}: (B,T,I,H)", "bare ms"]
-    for convention in CONVENTIONS.values():
-        heads += [convention, "best rival", "times faster"]
+    for convention in times.conventions:
+        heads += [CONVENTIONS[convention], "best rival", "times faster"]
     rows = []
     for shape in times.shapes:
         bare = times.bare(shape, mode)
         median = bare and harness.summary(bare)["median"]
         row = [sizes(shape), milliseconds(median)]
-        for convention in CONVENTIONS:
+        for convention in times.conventions:
             us, found = speedups(times, side, shape, mode, convention)
             rival = min(found, key=found.get, default=None)
             row += [
@@ -213,7 +217,7 @@ def _unit(times, name, shape, mode, convention):
     return number(harness.ratio(rounds, bare))
 
 
-def _units(times, mode, convention, title):
+def _units(times, mode, convention):
     """Everybody's times of one convention."""
     names = [
         name for name in TITLES if name != "bare" and any(
@@ -229,7 +233,8 @@ def _units(times, mode, convention, title):
         ]
         for shape in times.shapes
     ]
-    heads = [f"{title}: (B,T,I,H)", *(TITLES[name] for name in names)]
+    heads = [f"{CONVENTIONS[convention]}: (B,T,I,H)",
+             *(TITLES[name] for name in names)]
     return table(heads, rows)
 
 
@@ -238,7 +243,7 @@ def _means(times, mode):
     rows = []
     for side in SIDES:
         best, each = {}, {}
-        for convention in CONVENTIONS:
+        for convention in times.conventions:
             for shape in times.shapes:
                 _, found = speedups(times, side, shape, mode, convention)
                 if found:
@@ -272,13 +277,13 @@ def _losses(times, mode):
     """Every shape on which a rival is faster."""
     lines, compared = [], 0
     for side in SIDES:
-        for convention, title in CONVENTIONS.items():
+        for convention in times.conventions:
             for shape in times.shapes:
                 us, found = speedups(times, side, shape, mode, convention)
                 compared += len(found)
                 lines += [
-                    f"- {sizes(shape)} {title}: {TITLES[us]} against"
-                    f" {TITLES[rival]}, {number(value)}×"
+                    f"- {sizes(shape)} {CONVENTIONS[convention]}:"
+                    f" {TITLES[us]} against {TITLES[rival]}, {number(value)}×"
                     for rival, value in found.items() if value < 1
                 ]
     if not compared:

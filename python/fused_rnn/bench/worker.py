@@ -4,7 +4,7 @@ A worker is a program that calls ``serve``. Requests are lines of words, with
 tabs between them, on standard input, replies lines of JSON on what was standard
 output:
 
-    prepare KEY FOLDER OUT MODE CONVENTION DTYPE B T I H
+    prepare KEY FOLDER OUT MODE CONVENTION DTYPE CELL B T I H
         builds the computation of a case, runs it once and leaves what it
         computed in OUT
     run KEY SECONDS
@@ -18,6 +18,7 @@ rivals/protocol.h is the same for programs in C++.
 """
 
 import ctypes
+import functools
 import gc
 import json
 import math
@@ -30,7 +31,9 @@ import time
 import numpy as np
 
 THREADS = int(os.environ.get("BENCHMARK_THREADS", "1"))
-CHAIN = 8  # Steps of a cell in one call, where they are chained.
+# Steps of a cell in one call, where they are chained: so many that the call
+# of a tf.function, some 300 µs, is a small part of each.
+CHAIN = 64
 MAX_CALLS = 20_000  # Of one request: enough for a median, whatever the speed.
 
 
@@ -55,13 +58,16 @@ def storage(dtype):
 class Case:
     """Arrays of a case by name, read from its folder when asked for.
 
-    mode: "inference", "training" or what else a program knows. convention: "after" or "before", where the
-    reset gate acts. dtype: in which to compute; arrays are storage(dtype).
+    mode: "inference", "training" or what else a program knows. cell: "gru",
+    "lstm" or "rnn". convention: of a GRU "after" or "before", where the reset
+    gate acts; of another cell its name. dtype: in which to compute; arrays are
+    storage(dtype).
     """
 
-    def __init__(self, folder, mode, convention, dtype, batch, steps, inputs,
-                 units):
+    def __init__(self, folder, mode, convention, dtype, cell, batch, steps,
+                 inputs, units):
         self.dtype = dtype
+        self.cell = cell
         self.folder = pathlib.Path(folder)
         self.mode = mode
         self.convention = convention
@@ -72,6 +78,11 @@ class Case:
     @property
     def reset_after(self):
         return self.convention == "after"
+
+    @property
+    def states(self):
+        """Names of the first states."""
+        return ("h0", "c0") if self.cell == "lstm" else ("h0",)
 
     @property
     def training(self):
@@ -91,6 +102,34 @@ class Case:
 
     def weights(self):
         return self.kernel, self.recurrent_kernel, self.bias
+
+    @property
+    def names(self):
+        """Of arguments()."""
+        return ("x", *self.states, "kernel", "recurrent_kernel", "bias")
+
+    def arguments(self):
+        """What is computed from: the inputs, the first states, the weights."""
+        return tuple(getattr(self, name) for name in self.names)
+
+    def function(self, module, suffix=""):
+        """Of a module that computes all cells: its "gru" or "lstm_grad"."""
+        name = {"rnn": "simple_rnn"}.get(self.cell, self.cell) + suffix
+        found = getattr(module, name)
+        if self.cell != "gru":
+            return found
+        return functools.partial(found, reset_after=self.reset_after)
+
+    def named(self, outputs, states, gradients=()):
+        """Results by the oracle's names.
+
+        gradients: of arguments(), in its order, or none.
+        """
+        return {
+            "outputs": outputs, **dict(zip(("state", "cell_state"), states)),
+            **{f"d_{name}": gradient
+               for name, gradient in zip(self.names, gradients)},
+        }
 
     def require(self, *dtypes):
         """Raises Unsupported unless the type is one of these."""
@@ -171,13 +210,13 @@ def peak_extra_bytes(call):
 
 
 def _prepare(prepare, words):
-    folder, out, mode, convention, dtype, *sizes = words
-    case = Case(folder, mode, convention, dtype, *(int(size) for size in sizes))
+    folder, out, *about, batch, steps, inputs, units = words
+    case = Case(folder, *about, int(batch), int(steps), int(inputs), int(units))
     call, read = prepare(case)
     out = pathlib.Path(out)
     out.mkdir(parents=True, exist_ok=True)
     for name, array in read(call()).items():
-        np.ascontiguousarray(array, storage(dtype)).tofile(out / f"{name}.bin")
+        np.ascontiguousarray(array, storage(case.dtype)).tofile(out / f"{name}.bin")
     return call
 
 

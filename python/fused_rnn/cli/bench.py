@@ -1,4 +1,4 @@
-"""`fused-rnn bench`: fused_rnn against every other GRU that is installed."""
+"""`fused-rnn bench`: fused_rnn against every other library that is installed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def add_parser(subparsers) -> None:
     """Adds the command to the parser of `fused-rnn`."""
     parser = subparsers.add_parser(
         "bench",
-        help="time a GRU here against Keras and other libraries",
-        description="Times a GRU over a sequence against every other that is"
-        " installed: each library in a process of its own, in turn, after its"
-        " results were compared with those of a reference in float64. Ctrl-C"
+        help="time a GRU, LSTM or simple RNN here against other libraries",
+        description="Times a recurrence over a sequence, here and in every other"
+        " library that is installed: each in a process of its own, in turn, after"
+        " its results were compared with those of a reference in float64. Ctrl-C"
         " prints what there is.",
         epilog="Rivals that do not run on TensorFlow (PyTorch, JAX, ONNX"
         " Runtime, OpenVINO, oneDNN) are best installed into an environment of"
@@ -41,12 +41,10 @@ def add_parser(subparsers) -> None:
         metavar="B,T,I,H", default=SHAPES,
         help="batch, steps, inputs and units (default: a grid of batch sizes and"
         " units, and several lengths%(default).0s)")
-    add("--conventions", "--convention", nargs="+", choices=cases.CONVENTIONS,
-        default=("after",), help="where the reset gate acts; Keras' default"
-        " is after the product")
     add("--threads", nargs="+", type=int,
         default=[len(os.sched_getaffinity(0))], help="one number or several")
-    programs.add_options(parser)
+    # Keras' default.
+    programs.add_options(parser, conventions=("after",))
     command.add_options(parser, rounds=5, budget=0.05)
     add("--plot", metavar="FILE.png", help="what was measured, drawn")
     parser.set_defaults(run=lambda options: run(options, parser))
@@ -58,6 +56,7 @@ def run(options, parser) -> int:
     if error:
         parser.error(error)
     try:
+        programs.settle(options)
         # Everybody is set against us.
         chosen = programs.select(
             options.only and ["ours", *options.only], options.without

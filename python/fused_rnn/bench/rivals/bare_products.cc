@@ -30,6 +30,7 @@ enum class Way { kPlain, kPacked, kVector };
 
 struct Products {
   MKL_INT batch, steps, inputs, units;
+  MKL_INT columns;  // Of the weights: a block of units each gate.
   Buffer x, kernel, recurrent, h, gates, packed, packed_transposed;
   // Of their own, so that no call feeds the next: values neither grow nor
   // shrink to denormals, whose arithmetic takes other time.
@@ -39,31 +40,32 @@ struct Products {
       : batch(static_cast<MKL_INT>(c.batch)),
         steps(static_cast<MKL_INT>(c.steps)),
         inputs(static_cast<MKL_INT>(c.inputs)),
-        units(static_cast<MKL_INT>(c.units)) {
+        units(static_cast<MKL_INT>(c.units)),
+        columns(static_cast<MKL_INT>(c.columns())) {
     const std::size_t rows = c.batch * c.steps;
     x = buffer(rows * c.inputs);
-    kernel = buffer(c.inputs * 3 * c.units);
-    recurrent = buffer(c.units * 3 * c.units);
+    kernel = buffer(c.inputs * c.columns());
+    recurrent = buffer(c.units * c.columns());
     h = buffer((rows + c.batch) * c.units);
-    gates = buffer(rows * 3 * c.units);
+    gates = buffer(rows * c.columns());
     d_x = buffer(rows * c.inputs);
     d_h = buffer(c.batch * c.units);
-    d_kernel = buffer(c.inputs * 3 * c.units);
-    d_recurrent = buffer(c.units * 3 * c.units);
-    packed = pack(CblasNoTrans, 3 * units, units);
-    packed_transposed = pack(CblasTrans, units, 3 * units);
+    d_kernel = buffer(c.inputs * c.columns());
+    d_recurrent = buffer(c.units * c.columns());
+    packed = pack(CblasNoTrans, columns, units);
+    packed_transposed = pack(CblasTrans, units, columns);
   }
 
   Buffer pack(CBLAS_TRANSPOSE transpose, MKL_INT n, MKL_INT k) {
     Buffer to(static_cast<float*>(mkl_malloc(
         cblas_sgemm_pack_get_size(CblasBMatrix, batch, n, k) + 64, 64)));
     cblas_sgemm_pack(CblasRowMajor, CblasBMatrix, transpose, batch, n, k, 1.0f,
-                     recurrent.get(), 3 * units, to.get());
+                     recurrent.get(), columns, to.get());
     return to;
   }
 
   void forward(Way way) {
-    const MKL_INT rows = batch * steps, columns = 3 * units;
+    const MKL_INT rows = batch * steps;
     if (way == Way::kVector && rows == 1) {
       cblas_sgemv(CblasRowMajor, CblasTrans, inputs, columns, 1.0f,
                   kernel.get(), columns, x.get(), 1, 0.0f, gates.get(), 1);
@@ -77,9 +79,9 @@ struct Products {
       const float* state = &h[static_cast<std::size_t>(t) * batch * units];
       switch (way) {
         case Way::kPlain:
-          cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, batch,
-                      columns, units, 1.0f, state, units, recurrent.get(),
-                      columns, 1.0f, gate, columns);
+          cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, batch, columns,
+                      units, 1.0f, state, units, recurrent.get(), columns, 1.0f,
+                      gate, columns);
           break;
         case Way::kPacked:
           cblas_sgemm_compute(CblasRowMajor, CblasNoTrans, CblasPacked, batch,
@@ -94,7 +96,7 @@ struct Products {
   }
 
   void backward(Way way) {
-    const MKL_INT rows = batch * steps, columns = 3 * units;
+    const MKL_INT rows = batch * steps;
     for (MKL_INT t = steps - 1; t >= 0; --t) {
       const float* gate = &gates[static_cast<std::size_t>(t) * batch * columns];
       switch (way) {
@@ -132,10 +134,10 @@ int main() {
   mkl_set_num_threads(protocol::threads());
   MKLVersion version;
   mkl_get_version(&version);
-  const std::string versions =
-      "{\"MKL\": \"" + std::to_string(version.MajorVersion) + "." +
-      std::to_string(version.MinorVersion) + "." +
-      std::to_string(version.UpdateVersion) + "\"}";
+  const std::string versions = "{\"MKL\": \"" +
+                               std::to_string(version.MajorVersion) + "." +
+                               std::to_string(version.MinorVersion) + "." +
+                               std::to_string(version.UpdateVersion) + "\"}";
   return protocol::serve(versions, [](const protocol::Case& c) {
     auto products = std::make_shared<Products>(c);
     const bool training = c.training();

@@ -15,9 +15,9 @@ def load():
     os.environ["FUSED_RNN_NO_TENSORFLOW"] = "0" if ours else "1"
     import tensorflow as tf
 
-    import tensorflow_gru
+    import tensorflow_rnn
 
-    tensorflow_gru.limit_threads(tf)
+    tensorflow_rnn.limit_threads(tf)
     versions = {"TensorFlow": tf.__version__}
     if ours:
         import fused_rnn

@@ -28,11 +28,16 @@ struct Unsupported : std::runtime_error {
 };
 
 struct Case {
-  std::string folder, out, mode, convention, dtype;
+  std::string folder, out, mode, convention, dtype, cell;
   std::size_t batch, steps, inputs, units;
 
   bool training() const { return mode == "training"; }
   bool reset_after() const { return convention == "after"; }
+
+  // Of the weights: a block of units each gate.
+  std::size_t columns() const {
+    return (cell == "gru" ? 3 : cell == "lstm" ? 4 : 1) * units;
+  }
 
   std::vector<float> read(const std::string& name, std::size_t size) const {
     std::vector<float> values(size);
@@ -155,8 +160,8 @@ inline int serve(const std::string& versions,
         };
         const std::string& key = words.at(1);
         const Case c = {words.at(2), words.at(3), words.at(4), words.at(5),
-                        words.at(6), size(7),     size(8),     size(9),
-                        size(10)};
+                        words.at(6), words.at(7), size(8),     size(9),
+                        size(10),    size(11)};
         if (c.dtype != "float32") throw Unsupported("float32 only");
         mkdir(c.out.c_str(), 0777);
         calls[key] = prepare(c);

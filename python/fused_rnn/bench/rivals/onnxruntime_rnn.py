@@ -1,4 +1,4 @@
-"""ONNX Runtime's GRU, both conventions; inference only."""
+"""ONNX Runtime's GRU, both conventions, LSTM and RNN; inference only."""
 
 from fused_rnn.bench import worker
 
@@ -16,19 +16,21 @@ def load():
         options.intra_op_num_threads = worker.THREADS
         options.inter_op_num_threads = 1
         session = onnxruntime.InferenceSession(
-            onnx_model.gru(case), options, providers=["CPUExecutionProvider"]
+            onnx_model.model(case), options, providers=["CPUExecutionProvider"]
         )
         # Bound once: a run copies nothing and allocates no output.
         binding = session.io_binding()
         value = onnxruntime.OrtValue.ortvalue_from_numpy
         inputs = {
-            "x": value(worker.time_major(case.x)), "h0": value(case.h0[None])
+            name: value(array)
+            for name, array in onnx_model.inputs(case).items()
         }
         for name, tensor in inputs.items():
             binding.bind_ortvalue_input(name, tensor)
+        state = (1, case.batch, case.units)
         shapes = {
-            "y": (case.steps, 1, case.batch, case.units),
-            "state": (1, case.batch, case.units),
+            "y": (case.steps, *state),
+            **dict.fromkeys(onnx_model.last_states(case), state),
         }
         outputs = {
             name: onnxruntime.OrtValue.ortvalue_from_shape_and_type(
@@ -45,7 +47,7 @@ def load():
             return inputs, outputs
 
         return infer, lambda result: onnx_model.results(
-            *(tensor.numpy() for tensor in result[1].values())
+            case, *(tensor.numpy() for tensor in result[1].values())
         )
 
     return {"ONNX Runtime": onnxruntime.__version__}, prepare

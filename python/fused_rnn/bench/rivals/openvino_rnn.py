@@ -1,4 +1,4 @@
-"""OpenVINO's GRU, both conventions; inference only."""
+"""OpenVINO's GRU, both conventions, LSTM and RNN; inference only."""
 
 from fused_rnn.bench import worker
 
@@ -15,7 +15,7 @@ def load():
             raise worker.Unsupported("inference only")
         case.require("float32")
         compiled = core.compile_model(
-            core.read_model(onnx_model.gru(case)), "CPU",
+            core.read_model(onnx_model.model(case)), "CPU",
             {
                 "INFERENCE_NUM_THREADS": worker.THREADS,
                 "NUM_STREAMS": 1,
@@ -24,17 +24,16 @@ def load():
             },
         )
         request = compiled.create_infer_request()
-        for name, array in (
-            ("x", worker.time_major(case.x)), ("h0", case.h0[None])
-        ):
+        for name, array in onnx_model.inputs(case).items():
             request.set_tensor(name, openvino.Tensor(array))
 
         def infer():
             request.infer()
             return request
 
+        names = ("y", *onnx_model.last_states(case))
         return infer, lambda request: onnx_model.results(
-            request.get_tensor("y").data, request.get_tensor("state").data
+            case, *(request.get_tensor(name).data for name in names)
         )
 
     return {"OpenVINO": openvino.get_version().split("-")[0]}, prepare

@@ -1,8 +1,10 @@
-"""JAX: a scan over the steps, both conventions, compiled by jit.
+"""JAX: a scan over the steps, a GRU's both conventions, compiled by jit.
 
 As an experienced user would write it: the product of the inputs is taken out
 of the loop, and the recurrent product is one for all gates where it can be.
 """
+
+import functools
 
 from fused_rnn.bench import worker
 
@@ -41,14 +43,32 @@ def load():
         )
         return outputs, last
 
+    def lstm(x, h0, c0, kernel, recurrent_kernel, bias):
+        def step(states, p):
+            h, c = states
+            i, f, g, o = jnp.split(p + h @ recurrent_kernel, 4, axis=1)
+            c = sigmoid(f) * c + sigmoid(i) * jnp.tanh(g)
+            h = sigmoid(o) * jnp.tanh(c)
+            return (h, c), h
+
+        last, outputs = jax.lax.scan(step, (h0, c0), x @ kernel + bias)
+        return outputs, *last
+
+    def simple_rnn(x, h0, kernel, recurrent_kernel, bias):
+        def step(h, p):
+            h = jnp.tanh(p + h @ recurrent_kernel)
+            return h, h
+
+        last, outputs = jax.lax.scan(step, h0, x @ kernel + bias)
+        return outputs, last
+
     def prepare(case):
-        arguments = typed(
-            jax, case, worker.time_major(case.x), case.h0, *case.weights()
-        )
-
-        def forward(*arguments):
-            return gru(*arguments, case.reset_after)
-
+        x, *others = case.arguments()
+        arguments = typed(jax, case, worker.time_major(x), *others)
+        forward = {
+            "gru": functools.partial(gru, reset_after=case.reset_after),
+            "lstm": lstm, "rnn": simple_rnn,
+        }[case.cell]
         return computations(jax, case, forward, arguments)
 
     return {"JAX": jax.__version__}, prepare
@@ -62,7 +82,7 @@ def typed(jax, case, *arrays):
 
 
 def computations(jax, case, forward, arguments, batch_major=False):
-    """(call, read) of a function from arguments to (outputs, state).
+    """(call, read) of a function from arguments to (outputs, *last states).
 
     Used for Keras on JAX too.
     """
@@ -74,9 +94,7 @@ def computations(jax, case, forward, arguments, batch_major=False):
         infer = jax.jit(forward)
         return (
             lambda: jax.block_until_ready(infer(*arguments)),
-            lambda result: {
-                "outputs": canonical(result[0]), "state": result[1]
-            },
+            lambda result: case.named(canonical(result[0]), result[1:]),
         )
     d_outputs = case.d_outputs
     if not batch_major:
@@ -85,18 +103,14 @@ def computations(jax, case, forward, arguments, batch_major=False):
 
     @jax.jit
     def train(d_outputs, *arguments):
-        (outputs, state), gradient = jax.vjp(forward, *arguments)
-        return outputs, state, gradient(
-            (d_outputs, jax.numpy.zeros_like(state))
+        (outputs, *states), gradient = jax.vjp(forward, *arguments)
+        return outputs, states, gradient(
+            (d_outputs, *map(jax.numpy.zeros_like, states))
         )
 
     def read(result):
-        outputs, state, (d_x, *others) = result
-        names = ("d_h0", "d_kernel", "d_recurrent_kernel", "d_bias")
-        return {
-            "outputs": canonical(outputs), "state": state,
-            "d_x": canonical(d_x), **dict(zip(names, others)),
-        }
+        outputs, states, (d_x, *others) = result
+        return case.named(canonical(outputs), states, [canonical(d_x), *others])
 
     return lambda: jax.block_until_ready(train(d_outputs, *arguments)), read
 
