@@ -3,9 +3,9 @@
     python benchmarks/gpu.py --json gpu.json
 
 needs torch with CUDA, which holds the memory, brings cuBLAS and cuDNN, and
-times; ml_dtypes, to check bfloat16; no TensorFlow. First every kernel of a GRU
-is compared with the float64 reference, then forward and forward+backward are
-timed beside torch.nn.GRU. "graph" is the same call replayed from a CUDA graph,
+times; ml_dtypes, to check bfloat16; no TensorFlow. First every kernel is
+compared with the float64 reference, then forward and forward+backward of a GRU
+are timed beside torch.nn.GRU. "graph" is the same call replayed from a CUDA graph,
 which takes the host out of the time. Last the same for the kernels that run all
 steps in one launch, in a process that is stopped if it hangs. The file is
 written again and again on the way: it holds what there is, whatever happens

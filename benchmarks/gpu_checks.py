@@ -20,6 +20,12 @@ TOLERANCES = {
     "float64": 100 * 2.0**-53, "float32": 100 * 2.0**-24, "tf32": 4 * 2.0**-11,
     "float16": 4 * 2.0**-11, "bfloat16": 4 * 2.0**-8,
 }
+# What is checked -> function, gates, options.
+CELLS = {
+    "GRU, reset after": ("gru", 3, {"reset_after": True}),
+    "GRU, reset before": ("gru", 3, {"reset_after": False}),
+    "LSTM": ("lstm", 4, {}), "simple RNN": ("simple_rnn", 1, {}),
+}
 # Kernels of one launch take a mask, but no recurrent dropout.
 EXTRAS = ("plain", "mask", "mask and dropout")
 
@@ -35,65 +41,83 @@ def type_of(mode):
     return np.dtype("float32" if mode == "tf32" else mode)
 
 
-def check_case(place, mode, shape, *, reset_after, extras):
+def check_case(place, mode, shape, cell, extras):
     """The largest error of any result, relative to that result's largest."""
+    name, gates, options = CELLS[cell]
     batch, steps, inputs, units = shape
     rng = np.random.default_rng(batch + steps)
 
     def draw(*sizes, scale=1.0):
         return (scale * rng.standard_normal(sizes)).astype(type_of(mode))
 
-    bias = (2, 3 * units) if reset_after else (3 * units,)
+    two = options.get("reset_after", False)
+    states = {"h0": "d_state", "c0": "d_cell_state"}
+    if name != "lstm":
+        del states["c0"]
     values = {
-        "x": draw(batch, steps, inputs), "h0": draw(batch, units),
-        "kernel": draw(inputs, 3 * units, scale=inputs**-0.5),
-        "recurrent_kernel": draw(units, 3 * units, scale=units**-0.5),
-        "bias": draw(*bias),
+        "x": draw(batch, steps, inputs),
+        **{state: draw(batch, units) for state in states},
+        "kernel": draw(inputs, gates * units, scale=inputs**-0.5),
+        "recurrent_kernel": draw(units, gates * units, scale=units**-0.5),
+        "bias": draw(*[2] * two, gates * units),
     }
-    options = {"reset_after": reset_after}
+    options = dict(options)
     if "mask" in extras:
         values["mask"] = rng.random((batch, steps)) < 0.7
         options.update(go_backwards=True, zero_output_for_mask=True)
     if "dropout" in extras:
         values["recurrent_dropout_mask"] = (
-            (rng.random((3, batch, units)) < 0.75) / 0.75
+            (rng.random((gates, batch, units)) < 0.75) / 0.75
         ).astype(type_of(mode))
     incoming = {
-        "d_outputs": draw(batch, steps, units), "d_state": draw(batch, units)
+        "d_outputs": draw(batch, steps, units),
+        **{arriving: draw(batch, units) for arriving in states.values()},
     }
     ours = {**options, "tf32": mode == "tf32"}
-    outputs, state, reserve = place.gru(**values, **ours, return_reserve=True)
-    got = {"outputs": outputs, "state": state}
-    got |= place.gru_grad(
-        **values, **incoming, **ours, reserve=reserve
+    got = getattr(place, name)(**values, **ours, return_reserve=True)._asdict()
+    got |= getattr(place, f"{name}_grad")(
+        **values, **incoming, **ours, reserve=got.pop("reserve")
     )._asdict()
-    wide = {
-        name: value if name == "mask" else value.astype(np.float64)
-        for name, value in {**values, **incoming}.items()
-    }
-    d_wide = {name: wide.pop(name) for name in incoming}
-    want = dict(zip(("outputs", "state"), reference.gru(**wide, **options)))
-    want |= reference.gru_grad(**wide, **d_wide, **options)
-    errors = {}
-    for name, value in got.items():
-        largest = max(1.0, np.max(np.abs(want[name]), initial=0.0))
-        error = np.abs(value.astype(np.float64) - want[name])
-        errors[name] = float(np.max(error, initial=0.0) / largest)
-    return max(errors.values())
+    want = _exact(name, values, incoming, options)
+    errors = []
+    for one, value in got.items():
+        largest = max(1.0, np.max(np.abs(want[one]), initial=0.0))
+        error = np.abs(value.astype(np.float64) - want[one])
+        errors.append(float(np.max(error, initial=0.0) / largest))
+    return np.max(errors)  # NaN if there is one
+
+
+def _exact(name, values, incoming, options):
+    """All results, by the float64 reference."""
+    wide, d_wide = (
+        {
+            one: value if one == "mask" else value.astype(np.float64)
+            for one, value in given.items()
+        }
+        for given in (values, incoming)
+    )
+    if name == "lstm":  # It says h and c.
+        d_wide = {
+            {"d_state": "d_h", "d_cell_state": "d_c"}.get(one, one): value
+            for one, value in d_wide.items()
+        }
+    results = getattr(reference, name)(**wide, **options)
+    exact = dict(zip(("outputs", "state", "cell_state"), results))
+    return exact | getattr(reference, f"{name}_grad")(**wide, **d_wide, **options)
 
 
 def check(place, modes=TOLERANCES):
     """Yields what was checked, each with its error and its tolerance."""
-    for mode, shape, reset_after, extras in itertools.product(
-        filter(type_of, modes), CHECKED, (True, False), EXTRAS
+    for mode, shape, cell, extras in itertools.product(
+        filter(type_of, modes), CHECKED, CELLS, EXTRAS
     ):
         result = {
-            "mode": mode, "shape": shape, "reset_after": reset_after,
-            "extras": extras, "tolerance": TOLERANCES[mode],
+            "mode": mode, "shape": shape, "cell": cell, "extras": extras,
+            "tolerance": TOLERANCES[mode],
         }
         try:
-            result["error"] = check_case(
-                place, mode, shape, reset_after=reset_after, extras=extras
+            result["error"] = float(
+                check_case(place, mode, shape, cell, extras)
             )
         except Exception as error:  # The others are worth a look all the same.
             result["error"] = float("inf")
