@@ -17,14 +17,18 @@ import fused_rnn
 from fused_rnn import _library
 
 SUITES = [
-    "test_ops_cell.py", "test_ops_gru.py", "test_gradients_cell.py",
-    "test_gradients_gru.py", "test_gru_against_keras.py", "test_keras_cell.py",
-    "test_keras_equality.py", "test_keras_layers.py",
+    "test_ops_cell.py", "test_ops_rnn.py", "test_gradients_cell.py",
+    "test_gradients_rnn.py", "test_rnn_against_keras.py", "test_keras_cell.py",
+    "test_keras_equality.py", "test_keras_layers.py", "test_keras_rnn.py",
 ]
 OPS = [
-    "FusedRNN>GRU", "FusedRNN>GRUGrad", "FusedRNN>GRUInputGrad",
-    "FusedRNN>GRUWeightGrad", "FusedRNN>GRUBlockCell",
-    "FusedRNN>GRUBlockCellGrad", "FusedRNN>GRUBlockCellWeightGrad",
+    f"FusedRNN>{name}{suffix}"
+    for names, suffixes in (
+        (("GRU", "LSTM", "SimpleRNN"), ("", "Grad", "InputGrad", "WeightGrad")),
+        (("GRUBlockCell",), ("", "Grad", "WeightGrad")),
+    )
+    for name in names
+    for suffix in suffixes
 ]
 
 
@@ -51,6 +55,11 @@ def test_kernels_of_devices(op):
     assert len(types["CPU"]) == (4 if op in OPS else 1)
     expected = types["CPU"] if _library.build_info().cuda else set()
     assert types["GPU"] == expected
+
+
+def test_suites_are_there():
+    """Where there is no GPU none of them is run from here."""
+    assert all((ROOT / "tests" / suite).is_file() for suite in SUITES)
 
 
 @pytest.mark.gpu
