@@ -4,9 +4,9 @@
 
 builds the library of kernels with `nvcc -Xptxas -v` for the architectures of a
 usual build and keeps what ptxas says of each kernel: registers, shared memory,
-stack, spills. With cuobjdump, which comes with CUDA and as the PyPI package
-nvidia-cuda-cuobjdump, it also counts the instructions of each kernel that go to
-memory, by their width.
+stack, spills. With cuobjdump and nvdisasm, which come with CUDA and as the PyPI
+packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm, it also counts the
+instructions of each kernel that go to memory, by their width.
 """
 
 import argparse
@@ -105,8 +105,11 @@ def resources(printed):
 def accesses(library, cuobjdump):
     """(mangled name, architecture) -> {"LDG 16": how many instructions}."""
     found, architecture, counts = {}, None, None
+    # cuobjdump looks for nvdisasm there, and not beside itself.
+    path = os.pathsep.join([os.path.dirname(cuobjdump), os.environ["PATH"]])
     dump = subprocess.Popen(
-        [cuobjdump, "-sass", library], stdout=subprocess.PIPE, text=True
+        [cuobjdump, "-sass", library], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PATH": path},
     )
     for text in dump.stdout:
         if match := re.search(r"arch = sm_(\d+)", text):
