@@ -225,8 +225,11 @@ def test_thread_counts_give_the_same_bits(cell, threads):
         threads(count)
         assert rnn.get_num_threads() == count
         same_bits(run(cell, inputs, incoming), expected)
-    with pytest.raises(ValueError, match="threads .* 1, got 0"):
-        threads(0)
+    for wrong in (-1, 0, 1025, 1 << 40):
+        with pytest.raises(
+            ValueError, match=f"threads must be from 1 to 1024, got {wrong}$"
+        ):
+            threads(wrong)
 
 
 def test_many_callers_while_the_pool_changes(threads):

@@ -14,13 +14,18 @@ namespace fused_rnn {
 namespace python {
 namespace {
 
-void set_num_threads(int threads) {
-  if (threads < 1) {
-    throw py::value_error("threads must be at least 1, got " +
+// Hardly a machine has more processors: a number above it is a mistake, which
+// would take every thread that the system grants the process.
+constexpr int kMostThreads = 1024;
+
+void set_num_threads(long long threads) {
+  if (threads < 1 || threads > kMostThreads) {
+    throw py::value_error("threads must be from 1 to " +
+                          std::to_string(kMostThreads) + ", got " +
                           std::to_string(threads));
   }
   // Joins the workers of the pool before, which end when their work does.
-  without_gil([&] { set_shared_thread_count(threads); });
+  without_gil([&] { set_shared_thread_count(static_cast<int>(threads)); });
 }
 
 void require_isa(const std::string& name) {

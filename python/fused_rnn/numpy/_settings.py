@@ -11,7 +11,7 @@ def set_num_threads(threads: int) -> None:
     progress keep what they started with.
 
     Raises:
-      ValueError: threads is below 1.
+      ValueError: threads is below 1 or above 1024.
     """
     _core.set_num_threads(threads)
 
